@@ -24,7 +24,7 @@ from mailwright.domain.results import SendResult
 from mailwright.ops import logs
 from mailwright.ops.settings import load
 from mailwright.providers.callbacks import run_with_callback
-from mailwright.providers.mailbox import MailboxProvider
+from mailwright.providers.mailbox.provider import MailboxProvider
 from mailwright.providers.protocol import ProviderCheck, ResultCallback, SendHandle
 from mailwright.sources.campaigns import external
 from mailwright.sources.campaigns.definition import CampaignLimits

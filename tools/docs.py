@@ -80,11 +80,17 @@ def _filled(name: str, parts: Mapping[str, Callable[[], str]]) -> tuple[Path, st
 
 
 def settings() -> str:
+    from mailwright.ops.provider_kinds import KINDS  # noqa: PLC0415 - only this page needs it
     from mailwright.ops.secret_files import file_variables  # noqa: PLC0415 - only this page needs it
     from mailwright.ops.settings import Settings  # noqa: PLC0415 - only this page needs it
     from mailwright.ops.stored import STORABLE  # noqa: PLC0415 - only this page needs it
 
-    fields = Settings.model_fields
+    own = {name for kind in KINDS.values() for name in getattr(kind.fields, "__annotations__", ())}
+    general = [name for name in Settings.model_fields if name not in own]
+    # The settings of the providers follow those that several providers share.
+    place = general.index("oauth_scope") + 1
+    names = (*general[:place], *(name for name in Settings.model_fields if name in own), *general[place:])
+    fields = {name: Settings.model_fields[name] for name in names}
     rows, files = [], file_variables(fields)
     for name, field in fields.items():
         file = files.get(str(field.alias))

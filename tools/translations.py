@@ -90,9 +90,6 @@ SHOWN_SETTINGS: Final = (
     "app/stored_settings.py",
     "app/wiring.py",
     "events/bounces/mailbox_url.py",
-    "events/sendgrid_signature.py",
-    "events/sqs.py",
-    "events/webhook_secrets.py",
     "providers/",
 )
 # Errors that only programs, the command line and logs get.

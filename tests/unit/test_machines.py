@@ -2,7 +2,7 @@
 
 import pytest
 
-from mailwright.events.tracking.machines import is_machine_agent, is_machine_report, is_machine_request
+from mailwright.domain.machines import is_machine_agent, is_machine_report, is_machine_request
 from tests.tracking import BROWSER
 
 MACHINES = [

@@ -1,39 +1,35 @@
-"""Wire the receivers of provider events: webhooks, the SQS queue and the bounce mailbox."""
+"""Wire the receivers of provider events: webhooks, queues and the bounce mailbox."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from pydantic import SecretStr
-
-from mailwright.app.named_providers import NamedProviders
-from mailwright.app.providers import aws_keys, oauth_settings
+from mailwright.app.named_providers import NamedProvider, NamedProviders
 from mailwright.audience.status import SoftBounces
 from mailwright.content.headers import Mailbox
 from mailwright.domain import address
 from mailwright.domain.clock import Clock, SystemClock
 from mailwright.domain.errors import ConfigurationInvalid, MailwrightError
 from mailwright.domain.translation import lazy_gettext
-from mailwright.events.brevo import BrevoWebhook
-from mailwright.events.fetch import AmazonFetcher
-from mailwright.events.inbound_webhooks import InboundWebhooks, ProviderReports, ReportRecorder, VendorWebhook
-from mailwright.events.mailgun import MailgunWebhook
-from mailwright.events.postmark import PostmarkWebhook
+from mailwright.events.inbound_webhooks import InboundWebhooks, ProviderReports, ReportRecorder, record_events
 from mailwright.events.reports import Reports
-from mailwright.events.resend import ResendWebhook
-from mailwright.events.sns import AmazonCertificates, FolderCertificates, SnsVerifier
 from mailwright.ops.logs import logger
 from mailwright.ops.periodic import run_periodically
+from mailwright.ops.provider_kind import ProviderKind
+from mailwright.ops.provider_kinds import KINDS
 from mailwright.ops.settings import Settings
+from mailwright.ops.stored import variable_of
 from mailwright.outbox.accept import Acceptor
+from mailwright.providers.inbound.parsed_events import ProviderWebhook
+from mailwright.providers.reading_settings import oauth_settings
 from mailwright.storage.database import Database
 
 if TYPE_CHECKING:
     from mailwright.events.bounce_mail import BounceMailRecorder
     from mailwright.events.bounces.mailbox import BounceMailbox
-    from mailwright.events.sendgrid_signature import SendGridSignature
 
 # The pause after a failed poll.
 RETRY_SECONDS = 15.0
@@ -58,53 +54,38 @@ class NamedWebhook:
 
 def make_named_webhooks(named: NamedProviders, reports: Reports, clock: Clock) -> dict[str, NamedWebhook]:
     return {
-        each.name: NamedWebhook(each.kind, make_webhooks(each.settings, ProviderReports(reports, each.name), clock))
+        each.name: NamedWebhook(each.kind, _make_named_webhook(each, ProviderReports(reports, each.name), clock))
         for each in named.by_name.values()
         if each.problem is None
     }
 
 
+def _make_named_webhook(provider: NamedProvider, reports: ReportRecorder, clock: Clock) -> InboundWebhooks:
+    """Return the webhook of a named provider, which always needs its own key or secret."""
+    kind = KINDS[provider.kind]
+    is_configured = kind.webhook is not None and bool(getattr(provider.settings, kind.webhook.setting))
+    return InboundWebhooks(reports, _make([kind], provider.settings, clock) if is_configured else {})
+
+
 def make_webhooks(settings: Settings, reports: ReportRecorder, clock: Clock) -> InboundWebhooks:
-    fetch = AmazonFetcher()
-    certificates = FolderCertificates(settings.sns_certs) if settings.sns_certs else AmazonCertificates(fetch, clock)
-    sns = SnsVerifier(clock, certificates, fetch, settings.sns_topic_arns)
-    vendors = {name: make(settings, clock) for name, make in _VENDORS.items()}
-    configured = {name: vendor for name, vendor in vendors.items() if vendor is not None}
-    return InboundWebhooks(reports, clock, sns, sendgrid_signature(settings, clock), fetch, vendors=configured)
+    return InboundWebhooks(reports, _make(KINDS.values(), settings, clock))
 
 
-def _vendor(
-    field: str, make: Callable[[str, Clock], VendorWebhook]
-) -> Callable[[Settings, Clock], VendorWebhook | None]:
-    """Return a function that makes the webhook of a provider if its secret is set."""
-
-    def make_configured(settings: Settings, clock: Clock) -> VendorWebhook | None:
-        secret: SecretStr | None = getattr(settings, field)
-        return None if secret is None else make(secret.get_secret_value(), clock)
-
-    return make_configured
-
-
-_VENDORS: Mapping[str, Callable[[Settings, Clock], VendorWebhook | None]] = {
-    "mailgun": _vendor("mailgun_webhook_signing_key", MailgunWebhook),
-    "resend": _vendor("resend_webhook_secret", ResendWebhook),
-    "postmark": _vendor("postmark_webhook_secret", PostmarkWebhook),
-    "brevo": _vendor("brevo_webhook_secret", BrevoWebhook),
-}
-
-
-def sendgrid_signature(settings: Settings, clock: Clock) -> "SendGridSignature | None":
-    key = settings.sendgrid_webhook_public_key
-    if key is None:
-        return None
-    from mailwright.events.sendgrid_signature import SendGridSignature  # noqa: PLC0415 - imported only with a key
-
-    return SendGridSignature(key, clock)
+def _make(kinds: Iterable[ProviderKind], settings: Settings, clock: Clock) -> dict[str, ProviderWebhook]:
+    """Make the configured webhooks. The code of the others is not imported."""
+    made = {
+        kind.name: kind.load_events().make_webhook(settings, clock)
+        for kind in kinds
+        if kind.webhook is not None and (kind.webhook.is_optional or getattr(settings, kind.webhook.setting))
+    }
+    return {name: webhook for name, webhook in made.items() if webhook is not None}
 
 
 def verify_inbound(settings: Settings) -> None:
     """Check the settings of inbound events; report all problems at once."""
     problems: list[str] = []
+    for kind in KINDS.values():
+        problems += _event_problems(kind, settings)
     for name, check in _CHECKS.items():
         try:
             check(settings)
@@ -112,6 +93,19 @@ def verify_inbound(settings: Settings) -> None:
             problems += error.of(name).problems
     if problems:
         raise ConfigurationInvalid(*problems)
+
+
+def _event_problems(kind: ProviderKind, settings: Settings) -> Sequence[str]:
+    if kind.webhook is None:
+        return ()
+    try:
+        if kind.checks_events:
+            kind.load_events().check_settings(settings)
+        elif getattr(settings, kind.webhook.setting):
+            kind.load_events().make_webhook(settings, SystemClock())
+    except ConfigurationInvalid as error:
+        return error.problems if kind.checks_events else error.of(variable_of(kind.webhook.setting)).problems
+    return ()
 
 
 class InboundSource(Protocol):
@@ -177,14 +171,11 @@ def _make_sources(
 ) -> list[InboundSource]:
     """Create the configured sources. Their libraries are imported only if needed."""
     sources: list[InboundSource] = []
-    if settings.sqs_queue_url is not None:
-        from mailwright.events.sqs import SqsEventSource, SqsQueue  # noqa: PLC0415
-        from mailwright.providers.http import HttpClient  # noqa: PLC0415
-
-        http = HttpClient(connections=4)
-        closing.push_async_callback(http.close)
-        queue = SqsQueue(settings.sqs_queue_url, settings.aws_region, http, clock, aws_keys(settings, clock))
-        sources.append(SqsEventSource(queue, reports, clock, settings.sns_topic_arns))
+    for kind in KINDS.values():
+        if kind.has_queue:
+            record = partial(record_events, reports, kind.name)
+            queue = kind.load_events().make_queue(settings, clock, record, closing)
+            sources += [] if queue is None else [queue]
     if settings.bounce_mailbox is not None:
         from mailwright.events.bounce_mail import BounceMailboxReader  # noqa: PLC0415
 
@@ -215,18 +206,6 @@ def open_bounce_mailbox(url: str, settings: Settings, clock: Clock, closing: Asy
     return open_mailbox(url, OAuthTokens(oauth, http, clock))
 
 
-def _check_folder(settings: Settings) -> None:
-    if settings.sns_certs is not None and not settings.sns_certs.is_dir():
-        raise ConfigurationInvalid(lazy_gettext("must be a folder"))
-
-
-def _check_queue(settings: Settings) -> None:
-    if settings.sqs_queue_url is not None:
-        from mailwright.events.sqs import parse_queue_url  # noqa: PLC0415
-
-        parse_queue_url(settings.sqs_queue_url, settings.aws_region)
-
-
 def _check_mailbox(settings: Settings) -> None:
     if settings.bounce_mailbox is not None:
         from mailwright.events.bounces.imap import ImapMailbox  # noqa: PLC0415
@@ -252,25 +231,7 @@ def _check_address(text: str | None) -> None:
         ) from error
 
 
-def _check_key(settings: Settings) -> None:
-    sendgrid_signature(settings, SystemClock())
-
-
-def _check_vendor(name: str) -> Callable[[Settings], None]:
-    def check(settings: Settings) -> None:
-        _VENDORS[name](settings, SystemClock())
-
-    return check
-
-
 _CHECKS: Mapping[str, Callable[[Settings], None]] = {
-    "SENDGRID_WEBHOOK_PUBLIC_KEY": _check_key,
-    "MAILGUN_WEBHOOK_SIGNING_KEY": _check_vendor("mailgun"),
-    "RESEND_WEBHOOK_SECRET": _check_vendor("resend"),
-    "POSTMARK_WEBHOOK_SECRET": _check_vendor("postmark"),
-    "BREVO_WEBHOOK_SECRET": _check_vendor("brevo"),
-    "MAILWRIGHT_SNS_CERTS": _check_folder,
-    "MAILWRIGHT_SQS_QUEUE_URL": _check_queue,
     "MAILWRIGHT_BOUNCE_MAILBOX": _check_mailbox,
     "MAILWRIGHT_REPLY_ADDRESS": lambda settings: _check_address(settings.reply_address),
     "MAILWRIGHT_REPLY_FORWARD_TO": lambda settings: _check_address(settings.reply_forward_to),

@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping
 
-from mailwright.app.providers import providers_of
 from mailwright.domain.clock import SECOND
 from mailwright.domain.guard_rails import GuardRails
 from mailwright.domain.lifetimes import Lifetimes, parse_lifetimes
 from mailwright.domain.permits import DomainLimits, Limits
+from mailwright.ops.provider_kinds import KINDS
 from mailwright.ops.settings import Settings
 from mailwright.outbox.limits import DefaultLimits
 from mailwright.policies.domains import parse_domain_limits
-from mailwright.policies.rates import DEFAULT_HOURLY_LIMITS
+from mailwright.providers.route import providers_of
 
 
 def defaults_of(settings: Settings, providers: Mapping[str, int | None], named: str | None = None) -> DefaultLimits:
@@ -60,7 +60,7 @@ def _default_hourly_limit(settings: Settings) -> int | None:
     """Return the provider's default hourly limit if the route has only one provider."""
     match list(providers_of(settings)):
         case [only]:
-            return DEFAULT_HOURLY_LIMITS.get(only)
+            return KINDS[only].usual_hourly_limit if only in KINDS else None
         case _:
             return None
 

@@ -10,7 +10,6 @@ from aiohappyeyeballs import AddrInfoType
 
 from mailwright.app.images import make_images
 from mailwright.app.link_checks import public_only
-from mailwright.app.providers import providers_of
 from mailwright.app.turns import has_turn
 from mailwright.content.images import ImageStore
 from mailwright.content.template_store import TemplateStore
@@ -23,6 +22,7 @@ from mailwright.outbox import tenants
 from mailwright.outbox.ledger import DatabaseLedger
 from mailwright.pipeline.senders import parse_mailbox
 from mailwright.providers.http import HttpClient, Resolve, addresses_of
+from mailwright.providers.route import providers_of
 from mailwright.sources.mailouts.audience import ContactAudience, MailoutAudience, SupabaseAudience
 from mailwright.sources.mailouts.notion import ErrorColumns, MailoutColumns, Notion, NotionError, SharedRateLimit
 from mailwright.sources.mailouts.page_body import PageReader

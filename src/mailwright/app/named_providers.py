@@ -1,9 +1,8 @@
 """Named providers: providers with their own credentials, for some tenants or sources."""
 
-from base64 import b32decode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from mailwright.app.setting_rules import parse_changes
@@ -12,13 +11,14 @@ from mailwright.domain.errors import ConfigurationInvalid, InvalidInput
 from mailwright.domain.message import Source
 from mailwright.domain.provider_routes import ProviderRoutes, check_provider_name
 from mailwright.domain.translation import lazy_gettext, lazy_join
+from mailwright.ops.provider_kind import ProviderKind
+from mailwright.ops.provider_kinds import KINDS
 from mailwright.ops.secret_files import holds_secret
-from mailwright.ops.settings import ProviderName, Settings
+from mailwright.ops.settings import Settings
 from mailwright.ops.stored import parse_stored, variable_of
 from mailwright.outbox import provider_configurations as stored
 from mailwright.outbox.provider_configurations import ProviderChange, ProviderConfiguration, StoredProviders
 from mailwright.outbox.provider_limits import LIMIT_SETTINGS
-from mailwright.policies.rates import DEFAULT_HOURLY_LIMITS
 from mailwright.storage.database import Database
 
 if TYPE_CHECKING:
@@ -27,87 +27,46 @@ if TYPE_CHECKING:
 
 # Every command loads this module. The providers take a tenth of its time to import, so the functions below import them.
 
-KINDS: Final[tuple[str, ...]] = get_args(ProviderName)
-
-# The settings of each kind of provider. Those before the `|` are required.
-_SETTINGS: Final[Mapping[str, str]] = {
-    "mailbox": "|",
-    "smtp": "smtp_url | smtp_connections oauth_token_url oauth_client_id oauth_client_secret oauth_refresh_token"
-    " oauth_service_account oauth_scope",
-    "ses": "aws_region aws_access_key_id aws_secret_access_key | ses_configuration_set sns_topic_arns",
-    "sendgrid": "sendgrid_api_key | sendgrid_url sendgrid_webhook_public_key",
-    "smtpbz": "smtpbz_smtp_url | smtpbz_api_key smtp_connections",
-    "mailgun": "mailgun_api_key mailgun_domain | mailgun_url mailgun_webhook_signing_key",
-    "postmark": "postmark_server_token | postmark_message_stream postmark_webhook_secret",
-    "resend": "resend_api_key | resend_webhook_secret",
-    "brevo": "brevo_smtp_url | brevo_webhook_secret smtp_connections",
-}
-# If a provider does not set these, the values of the installation apply.
-_INHERITED: Final = frozenset({"sendgrid_url", "mailgun_url"})
-
 
 def fields_of(kind: str) -> tuple[str, ...]:
     """Return the settings that a provider of this kind may have."""
-    return (*_SETTINGS[kind].replace("|", " ").split(), *LIMIT_SETTINGS)
+    return (*KINDS[kind].settings, *LIMIT_SETTINGS)
 
 
 def required_fields(kind: str) -> tuple[str, ...]:
-    return tuple(_SETTINGS[kind].partition("|")[0].split())
+    return (*KINDS[kind].required, *KINDS[kind].required_if_named)
 
 
 def is_secret(name: str) -> bool:
     return holds_secret(Settings.model_fields[name].annotation)
 
 
-# The settings that identify the server and account of each kind of provider. Of a URL, only host, port and user count.
-_ACCOUNT: Final[Mapping[str, str]] = {
-    "smtp": "smtp_url",
-    "ses": "aws_region aws_access_key_id",
-    "sendgrid": "sendgrid_url",
-    "smtpbz": "smtpbz_smtp_url",
-    "mailgun": "mailgun_domain mailgun_url",
-    "brevo": "brevo_smtp_url",
-}
-
-
 def account_of(kind: str, settings: Mapping[str, str]) -> tuple[str | None, ...]:
     """Return the values that identify the server and account, without passwords and tokens, which can change at any
     time.
     """
-    return tuple(_identity(name, settings.get(name)) for name in _ACCOUNT.get(kind, "").split())
+    return tuple(_identity(KINDS[kind], name, settings.get(name)) for name in KINDS[kind].account)
 
 
-def _identity(name: str, text: str | None) -> str | None:
+def _identity(kind: ProviderKind, name: str, text: str | None) -> str | None:
     if text is None:
         return None
     if name.endswith("_url"):
         url = urlsplit(text)
         return f"{url.username or ''}@{url.hostname}:{url.port or url.scheme}"
-    return aws_account(text) if name == "aws_access_key_id" else text
-
-
-def aws_account(key_id: str) -> str:
-    """Return the AWS account of an access key.
-
-    The key ID contains the account, so a rotated key yields the same account.
-    """
-    try:
-        number = int.from_bytes(b32decode(key_id[4:])[:6])
-    except ValueError:
-        return key_id
-    return str((number & 0x7FFFFFFFFF80) >> 7)
+    return kind.account_of[name](text) if name in kind.account_of else text
 
 
 # Settings of the installation, above all credentials, that a named provider must not inherit by accident.
 _OWN: Final = {
     name: Settings.model_fields[name].default
-    for name in {each for kind in KINDS for each in fields_of(kind)} | {"sqs_queue_url", "route"}
-    if name not in _INHERITED
+    for name in {each for kind in KINDS for each in (*fields_of(kind), *KINDS[kind].not_named)} | {"route"}
+    if not any(name in kind.inherited for kind in KINDS.values())
 }
 
 
 # Settings of inbound events that belong to the installation and to no provider.
-_NOT_OWN: Final = dict.fromkeys(("sns_certs", "bounce_mailbox", "reply_address", "reply_forward_to"))
+_NOT_OWN: Final = dict.fromkeys(("bounce_mailbox", "reply_address", "reply_forward_to"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +220,8 @@ class ProviderService:
                 raise InvalidInput(
                     "{name} is required for {kind}.", field=variable_of(name), name=variable_of(name), kind=kind
                 )
-        usual = {"rate_per_hour": str(DEFAULT_HOURLY_LIMITS[kind])} if kind in DEFAULT_HOURLY_LIMITS else {}
+        limit = KINDS[kind].usual_hourly_limit
+        usual = {} if limit is None else {"rate_per_hour": str(limit)}
         texts = usual | {name: text for name, text in fields.items() if text}
         values, problems = parse_changes(texts)
         _refuse(problems)

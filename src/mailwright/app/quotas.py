@@ -6,16 +6,18 @@ from contextlib import asynccontextmanager
 from typing import Protocol, runtime_checkable
 
 from mailwright.app.named_providers import NamedProviders
-from mailwright.app.providers import make_provider, providers_of
+from mailwright.app.providers import make_provider
 from mailwright.app.turns import has_turn
 from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.ops.logs import logger
 from mailwright.ops.periodic import run_periodically
+from mailwright.ops.provider_kinds import KINDS
 from mailwright.ops.settings import Settings
 from mailwright.outbox import quotas
 from mailwright.outbox.ledger import DatabaseLedger
 from mailwright.outbox.quotas import QuotaReport
 from mailwright.providers.protocol import AccountQuota
+from mailwright.providers.route import providers_of
 from mailwright.storage.database import Database
 
 log = logger(__name__)
@@ -127,9 +129,8 @@ async def open_quota_sync(
 
 
 def quota_source_names(settings: Settings) -> list[str]:
-    """Return the providers of the route that report a quota. smtp.bz reports it only with an API key."""
-    has_quota = {"ses": True, "smtpbz": settings.smtpbz_api_key is not None}
-    return [name for name in providers_of(settings) if has_quota.get(name)]
+    """Return the providers of the route that report a quota. Some report it only with another key."""
+    return [name for name in providers_of(settings) if KINDS[name].reports_quota(settings)]
 
 
 def reported_quota(provider: str, quota: AccountQuota) -> QuotaReport:

@@ -3,26 +3,25 @@
 from typing import Final
 from urllib.parse import urlsplit
 
-from pydantic import SecretStr
-
 from mailwright.app.dns_lookup import Lookup
 from mailwright.app.named_providers import NamedProvider, load_named
-from mailwright.app.providers import providers_of
 from mailwright.app.sender_dns import LOCAL, check_sender
 from mailwright.domain.findings import Verdict
 from mailwright.domain.message import Source
+from mailwright.ops.provider_kinds import KINDS
 from mailwright.ops.settings import Settings
 from mailwright.ops.stored import text_of
 from mailwright.outbox.sender_domains import SenderDirectory
 from mailwright.providers.purpose import collects_test_email
+from mailwright.providers.route import providers_of
 from mailwright.providers.smtp.settings import is_loopback
 from mailwright.sources.sender_rules import RouteRules, SenderRules
 from mailwright.storage.database import Database
 
 # Providers that can report opens and clicks.
-_REPORTING: Final = frozenset(["ses", "sendgrid", "mailgun", "postmark", "resend", "brevo"])
+_REPORTING: Final = frozenset(kind.name for kind in KINDS.values() if kind.webhook is not None)
 # Providers that sign with DKIM themselves.
-_SIGNING: Final = _REPORTING | {"smtpbz"}
+_SIGNING: Final = frozenset(kind.name for kind in KINDS.values() if kind.signs_dkim)
 
 
 def make_sender_rules(
@@ -76,18 +75,10 @@ def delivers_email(settings: Settings) -> bool:
 
 
 def _only_collects(name: str, settings: Settings) -> bool:
-    if name == "mailbox":
+    kind = KINDS[name]
+    if kind.is_local:
         return True
-    url: str | SecretStr | None = {
-        "smtp": settings.smtp_url,
-        "ses": settings.ses_url,
-        "sendgrid": settings.sendgrid_url,
-        "smtpbz": settings.smtpbz_smtp_url or settings.smtp_url,
-        "mailgun": settings.mailgun_url,
-        "postmark": settings.postmark_url,
-        "resend": settings.resend_url,
-        "brevo": settings.brevo_smtp_url,
-    }[name]
+    url = next((url for each in kind.server_urls if (url := getattr(settings, each)) is not None), None)
     return url is not None and collects_test_email(text_of(url))
 
 

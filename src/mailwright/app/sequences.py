@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from mailwright.app.limits import defaults_of, lifetimes
-from mailwright.app.providers import providers_of
 from mailwright.content.blocks.feed import FeedItem
 from mailwright.domain.clock import Clock
 from mailwright.ops.settings import Settings
+from mailwright.providers.route import providers_of
 from mailwright.sources.sequences.sequences import Sequences
 from mailwright.sources.sequences.simulated_sending import SendingRules
 from mailwright.storage.database import Database

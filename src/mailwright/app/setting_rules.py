@@ -3,20 +3,15 @@
 The environment and `mailwright.toml` may use values that these rules refuse, for example the URL of a test server.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from mailwright.domain import address
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.translation import lazy_gettext
+from mailwright.ops.provider_kinds import KINDS
 from mailwright.ops.stored import parse_stored, text_of, variable_of
-
-MAILGUN_REGIONS: Final = (
-    ("https://api.mailgun.net", "United States"),
-    ("https://api.eu.mailgun.net", "European Union"),
-)
-SENDGRID_REGIONS: Final = (("https://api.sendgrid.com", "Global"), ("https://api.eu.sendgrid.com", "European Union"))
 
 
 def parse_changes(texts: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
@@ -56,16 +51,14 @@ def _email_address(text: str) -> str:
     return text
 
 
-def _region_url(regions: Iterable[tuple[str, str]]) -> Callable[[str], str]:
-    known = [url for url, _ in regions]
-
+def _known_url(known: Sequence[str]) -> Callable[[str], str]:
     def check(text: str) -> str:
         if text.rstrip("/") not in known:
             raise ConfigurationInvalid(
                 lazy_gettext(
                     "use {first} or {second}; another server can be set in the environment",
-                    first=known[0],
-                    second=known[1],
+                    first=", ".join(known[:-1]),
+                    second=known[-1],
                 )
             )
         return text.rstrip("/")
@@ -74,7 +67,7 @@ def _region_url(regions: Iterable[tuple[str, str]]) -> Callable[[str], str]:
 
 
 def _smtp_url(url: Any) -> Any:
-    from mailwright.providers.smtp import parse_smtp_url  # noqa: PLC0415 - slow to import
+    from mailwright.providers.smtp.url import parse_smtp_url  # noqa: PLC0415 - slow to import
 
     parse_smtp_url(text_of(url))
     return url
@@ -85,9 +78,11 @@ _RULES: Final[Mapping[str, Callable[[Any], Any]]] = {
     "reply_address": _email_address,
     "reply_forward_to": _email_address,
     "bounce_address": _email_address,
-    "sendgrid_url": _region_url(SENDGRID_REGIONS),
-    "mailgun_url": _region_url(MAILGUN_REGIONS),
-    "smtp_url": _smtp_url,
-    "brevo_smtp_url": _smtp_url,
-    "smtpbz_smtp_url": _smtp_url,
+    **{
+        field.name: _known_url([url for url, _ in field.choices])
+        for kind in KINDS.values()
+        for field in kind.form_fields
+        if field.choices
+    },
+    **{kind.smtp_server.name: _smtp_url for kind in KINDS.values() if kind.smtp_server is not None},
 }

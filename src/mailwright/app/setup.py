@@ -8,7 +8,6 @@ from typing import Final
 import orjson
 from sqlalchemy import select
 
-from mailwright.app.providers import providers_of
 from mailwright.app.sender_dns import LOCAL
 from mailwright.content.brand import DEFAULT_BRAND, MAX_NAME_LENGTH, Brand
 from mailwright.content.brand_store import Brands
@@ -17,6 +16,7 @@ from mailwright.domain.translation import lazy_gettext
 from mailwright.ops.settings import Settings
 from mailwright.outbox.installation import change_setup_progress, find_setup_progress
 from mailwright.pipeline.senders import parse_mailbox
+from mailwright.providers.route import providers_of
 from mailwright.storage.database import Database
 from mailwright.storage.tables import api_keys, campaigns, subscriptions, users
 

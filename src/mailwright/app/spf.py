@@ -7,31 +7,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from mailwright.app.dns_lookup import DnsUnavailable, Lookup
-from mailwright.app.providers import providers_of
+from mailwright.ops.provider_kind import ProviderKind
+from mailwright.ops.provider_kinds import KINDS
 from mailwright.ops.settings import Settings
-from mailwright.providers.smtp import parse_smtp_url
+from mailwright.providers.route import providers_of
 from mailwright.providers.smtp.settings import is_loopback
+from mailwright.providers.smtp.url import parse_smtp_url
 
-# Receivers check SPF for the envelope sender. These services use one of their own domains there, or a subdomain that is
-# set up in their account, so the domain of From needs no record for them.
-_OWN_RETURN_PATH: Final = {
-    "ses": "Amazon SES",
-    "sendgrid": "SendGrid",
-    "mailgun": "Mailgun",
-    "postmark": "Postmark",
-    "resend": "Resend",
-    "brevo": "Brevo",
-}
-# The services behind SMTP hosts, by the end of their names.
-_RELAYS: Final = {
-    ".amazonaws.com": "ses",
-    ".sendgrid.net": "sendgrid",
-    ".mailgun.org": "mailgun",
-    ".postmarkapp.com": "postmark",
-    ".resend.com": "resend",
-    ".brevo.com": "brevo",
-    ".sendinblue.com": "brevo",
-}
 # SMTP services that send from the addresses of their customers.
 _MECHANISMS: Final = {
     ".office365.com": "include:spf.protection.outlook.com",
@@ -42,7 +24,6 @@ _MECHANISMS: Final = {
 # The servers that receive email for the customers of Microsoft 365 and Google. They see the address of this machine.
 _RECEIVING: Final = (".protection.outlook.com", ".google.com")
 _OWN_ADDRESS: Final = "Allow the public address of this machine too, such as ip4:192.0.2.1."
-_MAILGUN: Final = "include:mailgun.org"
 
 # A receiver stops after this number of DNS lookups and ignores the record (RFC 7208, section 4.6.4).
 MAX_LOOKUPS: Final = 10
@@ -91,22 +72,26 @@ def spf_advice(providers: Iterable[Settings], domain: str) -> SpfAdvice:
     mechanisms, hints, own = dict[str, None](), dict[str, None](), dict[str, None]()
     kinds = [(name, settings) for settings in providers for name in providers_of(settings)]
     for name, settings in kinds:
-        host = _smtp_host(settings) if name == "smtp" else ""
-        service = name if name in _OWN_RETURN_PATH else _by_suffix(_RELAYS, host)
-        if service == "mailgun" and (settings.mailgun_domain or "").lower() == domain:
-            mechanisms[_MAILGUN] = None
-        elif service is not None:
-            own[_OWN_RETURN_PATH[service]] = None
-        elif name == "smtpbz":
-            hints["Ask smtp.bz which servers the record must allow."] = None
-        elif name == "smtp" and (not host or is_loopback(host)):
+        kind = KINDS[name]
+        has_any_server = kind.smtp_server is not None and kind.smtp_server.name == "smtp_url"
+        host = _smtp_host(settings) if has_any_server else ""
+        # Receivers check SPF for the envelope sender. Some services use a domain of their own there.
+        service = kind if kind.spf.has_own_return_path else _service_of(host)
+        if service is not None:
+            if mechanism := service.spf.mechanism(settings, domain):
+                mechanisms[mechanism] = None
+            else:
+                own[str(service.label)] = None
+        elif kind.spf.hint:
+            hints[kind.spf.hint] = None
+        elif has_any_server and (not host or is_loopback(host)):
             hints["Your mail server runs on this machine. Allow its public address, such as ip4:192.0.2.1."] = None
-        elif name == "smtp":
+        elif has_any_server:
             if host.endswith(_RECEIVING):
                 hints[f"{host} gets email directly from this machine. {_OWN_ADDRESS}"] = None
             if (known := _by_suffix(_MECHANISMS, host)) or not host.endswith(_RECEIVING):
                 mechanisms[known or _of_host(host)] = None
-    if all(name == "mailbox" for name, _ in kinds):
+    if all(KINDS[name].is_local for name, _ in kinds):
         hints["Connect a provider first: it decides which servers SPF must allow."] = None
     return SpfAdvice(tuple(mechanisms), tuple(hints), tuple(own))
 
@@ -251,6 +236,12 @@ def _smtp_host(settings: Settings) -> str:
     if settings.smtp_url is None:
         return ""
     return parse_smtp_url(settings.smtp_url.get_secret_value()).host.lower().removesuffix(".")
+
+
+def _service_of(host: str) -> ProviderKind | None:
+    """Return the service whose SMTP server this is."""
+    relays = {suffix: kind for kind in KINDS.values() for suffix in kind.spf.relays}
+    return next((kind for suffix, kind in relays.items() if f".{host}".endswith(suffix)), None)
 
 
 def _by_suffix(known: dict[str, str], host: str) -> str | None:

@@ -35,7 +35,7 @@ from mailwright.app.mailouts import MailoutService
 from mailwright.app.named_providers import NO_PROVIDERS, NamedProvider, NamedProviders, ProviderService
 from mailwright.app.oidc import OidcClient
 from mailwright.app.profiles import make_profiles, verify_profiles
-from mailwright.app.providers import make_route, providers_of, reports_events, verify_providers
+from mailwright.app.providers import make_route, reports_events, verify_providers
 from mailwright.app.restore_checks import mark_new_database, require_known_file
 from mailwright.app.s3_images import s3_settings
 from mailwright.app.schema import prepare
@@ -85,6 +85,7 @@ from mailwright.events.report_sources import ReportSources
 from mailwright.events.reports import Reports
 from mailwright.events.retractions import Retractions
 from mailwright.events.tracking.redirects import Redirects
+from mailwright.ops.provider_kinds import KINDS
 from mailwright.ops.settings import Settings
 from mailwright.outbox.absence import WorkerAbsence
 from mailwright.outbox.accept import Acceptor
@@ -105,7 +106,7 @@ from mailwright.pipeline.senders import MessageSenders, parse_mailbox
 from mailwright.pipeline.tracking import TrackingSettings
 from mailwright.policies.pacing import throttled_rate
 from mailwright.providers.protocol import Provider
-from mailwright.providers.route import Route
+from mailwright.providers.route import Route, providers_of
 from mailwright.sources.api.contact_events import ApiEvents
 from mailwright.sources.api.emails import ApiEmails
 from mailwright.sources.api.messages import ApiMessages, FindRefusal, RequestContext
@@ -867,7 +868,7 @@ def raw_warnings(settings: Settings, named: NamedProviders) -> FindWarnings:
 
 def _conversion(providers: Iterable[str]) -> tuple[AcceptWarning, ...]:
     """Return the warning about the first provider that converts raw emails."""
-    converting = [name for name in providers if name in ("sendgrid", "postmark", "resend")]
+    converting = [name for name in providers if name in KINDS and KINDS[name].converts_raw]
     return (changed_by_provider(converting[0]),) if converting else ()
 
 

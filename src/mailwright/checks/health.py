@@ -12,7 +12,6 @@ from typing import Final
 
 from mailwright.app.https_certificates import list_https_hosts
 from mailwright.app.named_providers import NamedProviders
-from mailwright.app.providers import providers_of, reports_events
 from mailwright.app.stored_settings import EffectiveSettings, load_effective
 from mailwright.checks.https import find_https_problems
 from mailwright.checks.providers import find_provider_problems
@@ -21,6 +20,7 @@ from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant, u
 from mailwright.domain.findings import Finding, Verdict, ok, problem, warning
 from mailwright.domain.sizes import size_text
 from mailwright.domain.translation import lazy_gettext
+from mailwright.ops.provider_kinds import KINDS
 from mailwright.ops.settings import DRY_RUN_NOTICE, Settings
 from mailwright.outbox.provider_activity import ProviderActivity, load_activity
 from mailwright.outbox.quarantine import count_quarantined
@@ -38,6 +38,7 @@ from mailwright.outbox.sender_domains import list_domains
 from mailwright.outbox.sending_hold import SendingHold, find_hold
 from mailwright.outbox.tallies import load_buckets
 from mailwright.outbox.workers import WorkerPresence, list_present
+from mailwright.providers.route import providers_of
 from mailwright.sources.campaigns.repeat_records import list_failed
 from mailwright.sources.campaigns.restored import list_running_campaigns
 from mailwright.storage.database import Database
@@ -161,17 +162,11 @@ async def _https(settings: Settings, database: Database) -> dict[str, RecordedCe
 def _reporting_providers(settings: Settings, named: NamedProviders) -> Iterator[str]:
     """List the providers of the installation and of tenants whose events should arrive here."""
     for name in providers_of(settings):
-        if _has_events(name, settings):
+        if KINDS[name].delivers_events(settings):
             yield name
     for each in named.by_name.values():
-        if each.problem is None and _has_events(each.kind, each.settings):
+        if each.problem is None and KINDS[each.kind].delivers_events(each.settings):
             yield each.name
-
-
-def _has_events(kind: str, settings: Settings) -> bool:
-    if kind == "ses":  # A configuration set alone may publish its events anywhere.
-        return bool(settings.sns_topic_arns or settings.sqs_queue_url)
-    return reports_events(kind, settings)
 
 
 def _outdated(effective: EffectiveSettings, workers: Sequence[WorkerPresence], now: Instant) -> tuple[str, ...]:
@@ -261,7 +256,7 @@ def _delivery(settings: Settings, named: NamedProviders) -> Iterator[Finding]:
 
 def is_local_only(providers: Iterable[Settings]) -> bool:
     """Return whether every message of these providers goes to the local mailbox."""
-    return all(set(providers_of(each)) == {"mailbox"} for each in providers)
+    return all(KINDS[name].is_local for each in providers for name in providers_of(each))
 
 
 def _hold(facts: HealthFacts) -> Iterator[Finding]:

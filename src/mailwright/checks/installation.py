@@ -25,7 +25,9 @@ from mailwright.domain.dns_records import DnsState
 from mailwright.domain.errors import ConfigurationInvalid, DatabaseDamaged, MailwrightError
 from mailwright.domain.findings import Finding, Verdict, ok, problem, warning
 from mailwright.events.unknown_sends import find_unknown_sends
+from mailwright.ops.provider_kinds import KINDS
 from mailwright.ops.settings import Settings
+from mailwright.ops.stored import variable_of
 from mailwright.ops.unknown_settings import find_unknown_settings
 from mailwright.outbox.sender_domains import list_domains
 from mailwright.outbox.workers import list_present
@@ -204,7 +206,7 @@ async def _providers(settings: Settings, clock: Clock) -> AsyncIterator[Finding]
         probes = [(member.name, await member.provider.check()) for member in route.members]
     finally:
         await route.close()
-    unused = _unused_credentials(settings) if {name for name, _ in probes} == {"mailbox"} else []
+    unused = _unused_credentials(settings) if all(KINDS[name].is_local for name, _ in probes) else []
     if unused:
         yield warning(
             "provider",
@@ -239,17 +241,8 @@ async def _bounce_mailbox(settings: Settings, clock: Clock) -> AsyncIterator[Fin
 
 
 def _unused_credentials(settings: Settings) -> list[str]:
-    credentials = {
-        "MAILWRIGHT_SMTP_URL": settings.smtp_url,
-        "AWS_ACCESS_KEY_ID": os.environ.get("AWS_ACCESS_KEY_ID"),
-        "SENDGRID_API_KEY": settings.sendgrid_api_key,
-        "SMTPBZ_SMTP_URL": settings.smtpbz_smtp_url,
-        "MAILGUN_API_KEY": settings.mailgun_api_key,
-        "POSTMARK_SERVER_TOKEN": settings.postmark_server_token,
-        "RESEND_API_KEY": settings.resend_api_key,
-        "BREVO_SMTP_URL": settings.brevo_smtp_url,
-    }
-    return [name for name, value in credentials.items() if value and not settings.dry_run]
+    names = [name for kind in KINDS.values() if (name := kind.credential or kind.stdin_setting) is not None]
+    return [variable_of(name) for name in names if getattr(settings, name) and not settings.dry_run]
 
 
 def _advice(probes: Sequence[ProviderCheck]) -> str:

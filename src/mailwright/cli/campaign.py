@@ -868,7 +868,7 @@ def _approvals(at: Installation) -> CampaignApprovals:
 def _defaults(at: Installation) -> DefaultLimits:
     # Imported here because they are slow and few campaign commands need them.
     from mailwright.app.limits import defaults_of  # noqa: PLC0415
-    from mailwright.app.providers import providers_of  # noqa: PLC0415
+    from mailwright.providers.route import providers_of  # noqa: PLC0415
 
     return defaults_of(at.settings, providers_of(at.settings))
 

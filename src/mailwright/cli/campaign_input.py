@@ -13,11 +13,11 @@ from mailwright.content.formats import TemplateFormat
 from mailwright.content.mime import EmailAttachment
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.foreign_json import load_json
 from mailwright.domain.schedule import parse_time
 from mailwright.sources.api.requests import parse_file
 from mailwright.sources.campaigns.definition import UtmParameters
 from mailwright.sources.campaigns.records import Campaign
-from mailwright.storage.foreign_json import load_json
 
 Options = Mapping[str, Any]
 

@@ -7,11 +7,11 @@ from rich.table import Table
 from rich.text import Text
 
 from mailwright.app.limits import defaults_of
-from mailwright.app.providers import providers_of
 from mailwright.cli.opening import Installation, find_tenant, run, show_zone_of
 from mailwright.cli.options import Json, command
 from mailwright.cli.output import clock_time, display, out, print_json
 from mailwright.domain.clock import DAY, Instant
+from mailwright.providers.route import providers_of
 from mailwright.schemas.explanation_text import (
     assumption_text,
     bulk_limit_text,

@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 
 from mailwright.domain.errors import InvalidInput
-from mailwright.storage.foreign_json import load_json
+from mailwright.domain.foreign_json import load_json
 
 
 def parse_json(text: str, field: str) -> Any:

@@ -123,7 +123,7 @@ def explain(outbox_id: MessageId, as_json: Json = False) -> None:
 async def _explained(at: Installation, outbox_id: str) -> MessageExplanation:
     # Limits and policies take long to import, and other commands do not need them.
     from mailwright.app.limits import defaults_of  # noqa: PLC0415
-    from mailwright.app.providers import providers_of  # noqa: PLC0415
+    from mailwright.providers.route import providers_of  # noqa: PLC0415
     from mailwright.sources.message_limits import explain_message  # noqa: PLC0415
 
     defaults = defaults_of(at.settings, providers_of(at.settings))

@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from mailwright.app.named_providers import KINDS, ProviderService, is_secret, named_provider
+from mailwright.app.named_providers import ProviderService, is_secret, named_provider
 from mailwright.app.provider_test import advice_for
-from mailwright.app.providers import providers_of
 from mailwright.cli.exit_codes import NEGATIVE
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, Tenant, Yes, confirm, group
@@ -16,11 +15,13 @@ from mailwright.cli.output import aside, clock_time, out, print_json, print_rows
 from mailwright.domain.errors import InvalidInput
 from mailwright.domain.message import Source
 from mailwright.domain.provider_routes import ALL_SOURCES, INSTALLATION, parse_source
+from mailwright.ops.provider_kinds import KINDS
 from mailwright.ops.settings import Settings
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
 from mailwright.outbox.provider_configurations import ProviderConfiguration, StoredProviders
 from mailwright.providers.protocol import ProviderCheck
+from mailwright.providers.route import providers_of
 from mailwright.schemas.providers import (
     NamedProviderResponse,
     ProviderCheckResponse,

@@ -12,7 +12,9 @@ from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, command
 from mailwright.cli.output import ago, aside, out, print_json, table
 from mailwright.domain.clock import Instant
+from mailwright.ops.provider_kinds import KINDS
 from mailwright.ops.settings import Settings
+from mailwright.ops.stored import variable_of
 from mailwright.outbox import quotas
 from mailwright.outbox.quotas import ProviderQuota
 from mailwright.schemas.providers import provider_quota_response
@@ -45,10 +47,18 @@ def quota(
     elif found:
         _print(found, now)
     else:
-        out.print("No provider reports a quota. Of the supported ones, only ses and smtpbz (with SMTPBZ_API_KEY) do.")
+        out.print(f"No provider reports a quota. Of the supported ones, only {_reporting()} do.", soft_wrap=True)
     if not is_synced:
         aside.print("A provider did not report its quota. Run `mailwright check` for the reason.", soft_wrap=True)
         raise typer.Exit(NEGATIVE)
+
+
+def _reporting() -> str:
+    return " and ".join(
+        kind.name if kind.quota_setting is None else f"{kind.name} (with {variable_of(kind.quota_setting)})"
+        for kind in KINDS.values()
+        if kind.has_quota
+    )
 
 
 async def _sync(at: Installation, settings: Settings, name: str | None) -> bool | None:

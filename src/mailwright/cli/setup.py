@@ -26,8 +26,9 @@ from mailwright.content.brand_store import Brands
 from mailwright.domain.errors import InvalidInput
 from mailwright.domain.findings import Finding
 from mailwright.domain.states import Status
+from mailwright.ops.provider_kinds import KINDS
 from mailwright.ops.settings import Settings
-from mailwright.ops.stored import variable_of
+from mailwright.ops.stored import SECRETS, variable_of
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
 from mailwright.outbox.message_records import MessageSummary
@@ -42,40 +43,11 @@ from mailwright.schemas.setup import (
 
 app = command()
 
-# The questions about each provider: the setting, and whether it is needed.
-_QUESTIONS: Final[Mapping[str, tuple[tuple[str, bool], ...]]] = {
-    "smtp": (("smtp_url", True),),
-    "ses": (("aws_region", True), ("aws_access_key_id", False), ("aws_secret_access_key", False)),
-    "sendgrid": (("sendgrid_api_key", True),),
-    "smtpbz": (("smtpbz_smtp_url", True), ("smtpbz_api_key", False)),
-    "mailgun": (("mailgun_domain", True), ("mailgun_api_key", True), ("mailgun_webhook_signing_key", False)),
-    "postmark": (("postmark_server_token", True), ("postmark_webhook_secret", False)),
-    "resend": (("resend_api_key", True), ("resend_webhook_secret", False)),
-    "brevo": (("brevo_smtp_url", True), ("brevo_webhook_secret", False)),
-    "mailbox": (),
-}
-
-
 _LABELS: Final[Mapping[str, str]] = {
     "sender": "Sender name and address, for example Shop <shop@example.com>",
     "postal_address": "Postal address in newsletters",
-    "provider": f"Provider ({', '.join(_QUESTIONS)})",
-    "smtp_url": "URL of the SMTP server, smtp://user:password@host:587",
-    "aws_region": "AWS region of SES, for example eu-west-1",
-    "aws_access_key_id": "AWS access key ID (Enter uses the role of this machine)",
-    "aws_secret_access_key": "AWS secret access key",
-    "sendgrid_api_key": "API key of SendGrid",
-    "smtpbz_smtp_url": "URL of the SMTP server of smtp.bz, smtp://user:password@host:587",
-    "smtpbz_api_key": "API key of smtp.bz (Enter skips it)",
-    "mailgun_domain": "Domain in Mailgun, for example mg.example.com",
-    "mailgun_api_key": "API key of Mailgun",
-    "mailgun_webhook_signing_key": "Webhook signing key of Mailgun (Enter skips it)",
-    "postmark_server_token": "Server token of Postmark",
-    "postmark_webhook_secret": "Password in the webhook URL of Postmark (Enter skips it)",
-    "resend_api_key": "API key of Resend",
-    "resend_webhook_secret": "Signing secret of the webhook in Resend (Enter skips it)",
-    "brevo_smtp_url": "URL of the SMTP server of Brevo, smtp://login:key@smtp-relay.brevo.com:587",
-    "brevo_webhook_secret": "Token of the webhook in Brevo (Enter skips it)",
+    "provider": f"Provider ({', '.join(KINDS)})",
+    **{name: question for kind in KINDS.values() for name, question in kind.questions},
 }
 
 
@@ -117,7 +89,7 @@ class LastResults:
 def setup(  # noqa: PLR0917 - one parameter for each option
     sender: Annotated[str | None, typer.Option("--from", help="Sender: `Name <address>` or an address.")] = None,
     postal_address: Annotated[str | None, typer.Option(help="Postal address in newsletters.")] = None,
-    provider: Annotated[str | None, typer.Option(help=f"The provider: {', '.join(_QUESTIONS)}.")] = None,
+    provider: Annotated[str | None, typer.Option(help=f"The provider: {', '.join(KINDS)}.")] = None,
     region: Annotated[str | None, typer.Option(help="AWS region of SES.")] = None,
     secret_from_input: Annotated[
         bool, typer.Option("--secret-stdin", help="Read the SMTP URL or the API key from standard input.")
@@ -167,9 +139,7 @@ def setup(  # noqa: PLR0917 - one parameter for each option
 
 
 def _secret_of(provider: str | None) -> str:
-    names = {"smtp": "smtp_url", "ses": "aws_secret_access_key", "sendgrid": "sendgrid_api_key"}
-    names |= {"smtpbz": "smtpbz_smtp_url", "mailgun": "mailgun_api_key", "postmark": "postmark_server_token"}
-    names |= {"resend": "resend_api_key", "brevo": "brevo_smtp_url"}
+    names = {kind.name: kind.stdin_setting for kind in KINDS.values() if kind.stdin_setting is not None}
     if provider not in names:
         raise InvalidInput(f"--secret-stdin needs --provider with one of {', '.join(names)}.", field="provider")
     return names[provider]
@@ -193,8 +163,9 @@ def _ask_settings(current: tuple[Settings, frozenset[str]]) -> dict[str, str]:
     for name in ("sender", "postal_address"):
         changes |= _ask(name, settings, fixed)
     changes |= _ask("provider", settings, fixed)
-    for name, is_needed in _QUESTIONS.get(changes.get("provider", settings.provider), ()):
-        changes |= _ask(name, settings, fixed, is_needed=is_needed)
+    if (kind := KINDS.get(changes.get("provider", settings.provider))) is not None:
+        for name, _ in kind.questions:
+            changes |= _ask(name, settings, fixed, is_needed=name in kind.required)
     return changes
 
 
@@ -204,7 +175,7 @@ def _ask(name: str, settings: Settings, fixed: frozenset[str], *, is_needed: boo
         aside.print(f"{variable_of(name)} is set outside of the database and stays as it is.", markup=False)
         return {}
     value = getattr(settings, name)
-    is_secret = hasattr(value, "get_secret_value") or name.endswith(("_key", "_url"))
+    is_secret = name in SECRETS
     known = "" if value is None or is_secret else str(value)
     label = _LABELS[name] + (" (set; Enter keeps it)" if is_secret and value is not None else "")
     while True:

@@ -24,6 +24,7 @@ from mailwright.content.presend_checks import IssueLevel, PresendIssue, links_of
 from mailwright.content.template_store import StoredTemplate, TemplateDraft, TemplateStore, diff_versions
 from mailwright.content.variables import Variable, standard_values
 from mailwright.domain.findings import Verdict
+from mailwright.domain.foreign_json import load_json
 from mailwright.domain.locales import DEFAULT_LOCALE
 from mailwright.domain.record_state import RecordState
 from mailwright.ops.settings import Settings
@@ -36,7 +37,6 @@ from mailwright.schemas.templates import (
     template_preview_response,
     template_response,
 )
-from mailwright.storage.foreign_json import load_json
 
 app = group("Email templates.")
 

@@ -6,12 +6,12 @@ from mailwright.access.api_keys import Caller
 from mailwright.app.wiring import Engine, make_worker
 from mailwright.demo.campaigns import LINK, SENT
 from mailwright.domain.clock import Instant
+from mailwright.domain.machines import TOO_SOON
 from mailwright.domain.message import Source
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.results import ErrorCategory, ResultKind, SendResult
 from mailwright.domain.states import EventType, Status
-from mailwright.events.tracking.machines import TOO_SOON
 from mailwright.outbox.message_records import MessageSearch, search
 from mailwright.providers.protocol import ProviderCheck
 from mailwright.sources.api.messages import ApiMessages, RequestContext

@@ -29,10 +29,10 @@ from mailwright.events.dmarc.recorder import DmarcRecorder, ImportedReport
 from mailwright.events.dmarc.report_email import ReportEmail
 from mailwright.events.replies import SOURCE, RecordedReply, ReplyOutcome, ReplyRecorder
 from mailwright.events.reports import ReportCounts, Reports
-from mailwright.events.sanitize import address_key, clean_metadata
-from mailwright.events.soft_bounces import is_about_address
 from mailwright.ops import metrics
 from mailwright.ops.logs import logger
+from mailwright.providers.inbound.sanitize import address_key, clean_metadata
+from mailwright.providers.inbound.soft_bounces import is_about_address
 
 MAX_ATTEMPTS = 5
 # The prefix of stored report keys. Do not change it, otherwise an email that is read again would count twice.

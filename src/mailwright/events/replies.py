@@ -30,7 +30,6 @@ from mailwright.domain.states import EventType
 from mailwright.domain.unsubscribe_tokens import FIRST_TENANT
 from mailwright.events.bounces import OrdinaryEmail
 from mailwright.events.reports import ReportCounts, Reports
-from mailwright.events.sanitize import clean_metadata
 from mailwright.ops.logs import logger
 from mailwright.outbox.replied import (
     RepliedMessage,
@@ -40,6 +39,7 @@ from mailwright.outbox.replied import (
     find_by_key,
     find_by_message_id,
 )
+from mailwright.providers.inbound.sanitize import clean_metadata
 from mailwright.storage.database import Database
 
 # The source of reports that come by email.

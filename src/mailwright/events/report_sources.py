@@ -16,10 +16,11 @@ from mailwright.domain.clock import MINUTE, Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.domain.report import ReportScope
 from mailwright.events.outbound.signature import SIGNATURE_HEADER, sign
-from mailwright.events.rejected_events import ForgedEvent
-from mailwright.events.webhook_secrets import require_recent
 from mailwright.ops.logs import logger
+from mailwright.ops.provider_kinds import KINDS
 from mailwright.outbox import audit_log
+from mailwright.providers.inbound.rejected_events import ForgedEvent
+from mailwright.providers.inbound.webhook_secrets import require_recent
 from mailwright.storage.database import Database
 from mailwright.storage.secret_box import SecretKeyInvalid
 from mailwright.storage.tables import provider_configurations, report_sources, tenants
@@ -31,7 +32,7 @@ PREFIX: Final = "rpsec_"
 # How far the time of a request may be from the time of the server, in both directions.
 MAX_AGE: Final[Instant] = 5 * MINUTE
 # Providers of the installation whose message IDs can be looked up.
-PROVIDERS_WITH_IDS: Final = frozenset({"ses", "sendgrid", "mailgun", "postmark", "resend", "brevo"})
+PROVIDERS_WITH_IDS: Final = frozenset(kind.name for kind in KINDS.values() if kind.webhook is not None)
 _NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,38}[a-z0-9]")
 _HEADER: Final = re.compile(r"t=(\d{1,12})((?:,v1=[0-9a-f]{64}){1,4})")
 

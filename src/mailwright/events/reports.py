@@ -30,7 +30,7 @@ from mailwright.events.response_judgement import (
     judge,
     matters,
 )
-from mailwright.events.used_signatures import UsedSignature, UsedSignatures, forget_signatures
+from mailwright.events.used_signatures import UsedSignatures, forget_signatures
 from mailwright.ops import metrics
 from mailwright.ops.logs import logger
 from mailwright.outbox import reported
@@ -38,6 +38,7 @@ from mailwright.outbox.incidents import record_incidents, withdraw_complaints
 from mailwright.outbox.provider_activity import ProviderEvents
 from mailwright.outbox.reported import ReportedMessage, forget_recipients
 from mailwright.outbox.settle import SentProof, append_events, event_row, record_bounces, record_proofs
+from mailwright.providers.inbound.parsed_events import UsedSignature
 from mailwright.providers.responses import mask_addresses
 from mailwright.storage.database import Database
 from mailwright.storage.group_commit import GroupCommit

@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from mailwright.domain.clock import Instant
+from mailwright.domain.machines import TOO_SOON, is_too_soon
 from mailwright.domain.states import EventType
 from mailwright.events.tracking.bursts import (
     INVISIBLE_LINK_GAP,
@@ -19,7 +20,6 @@ from mailwright.events.tracking.bursts import (
     MachineReason,
     find_machines,
 )
-from mailwright.events.tracking.machines import TOO_SOON, is_too_soon
 from mailwright.outbox.machine_responses import (
     ENGAGEMENT,
     StoredResponse,

@@ -4,11 +4,11 @@ All processes share them, because each signature is valid for one body only.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from mailwright.domain.clock import Instant
-from mailwright.events.rejected_events import ForgedEvent
+from mailwright.providers.inbound.parsed_events import UsedSignature
+from mailwright.providers.inbound.rejected_events import ForgedEvent
 from mailwright.storage.database import Database
 from mailwright.storage.group_commit import GroupCommit
 from mailwright.storage.hot import Runner
@@ -18,15 +18,6 @@ FORGET_SIGNATURES: Final = statement(__package__, "forget_signatures")
 USE_SIGNATURES: Final = statement(__package__, "use_signatures")
 
 LARGEST_COMMIT: Final = 500
-
-
-@dataclass(frozen=True, slots=True)
-class UsedSignature:
-    """A verified signature, the digest of the body that came with it, and when it is too old to be accepted."""
-
-    signature: str
-    body: str
-    ends_at: Instant
 
 
 class UsedSignatures:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -38,6 +38,8 @@ from mailwright.domain.tracking import TrackingMode
 from mailwright.domain.translation import english_text, lazy_gettext, lazy_text, lower_first
 from mailwright.domain.working_hours import parse_working_hours
 from mailwright.ops import amazonsender
+from mailwright.ops.provider_kind import split_commas
+from mailwright.ops.provider_kinds import KINDS
 from mailwright.ops.secret_files import HAS_PASSWORD, secret_problems, secret_values
 
 CONFIG_FILE = "mailwright.toml"
@@ -51,7 +53,16 @@ PositiveInt = Annotated[int, Field(gt=0)]
 # The spellings of true and false that pydantic accepts too.
 _TRUE = ("true", "1", "yes", "on", "y", "t")
 _FALSE = ("false", "0", "no", "off", "n", "f")
-ProviderName = Literal["mailbox", "smtp", "ses", "sendgrid", "smtpbz", "mailgun", "postmark", "resend", "brevo"]
+if TYPE_CHECKING:
+    ProviderName = str
+
+    class _ProviderFields:
+        """The settings of all kinds of providers."""
+else:
+    ProviderName = Literal[tuple(KINDS)]
+    _ProviderFields = type(
+        "_ProviderFields", tuple(kind.fields for kind in reversed(KINDS.values()) if kind.fields is not None), {}
+    )
 
 
 def http_address(host: str, port: int) -> str:
@@ -60,7 +71,7 @@ def http_address(host: str, port: int) -> str:
     return f"http://{name}:{port}"
 
 
-class Settings(BaseSettings):
+class Settings(_ProviderFields, BaseSettings):
     """All settings. A field's alias is the name of its environment variable and of its key in `mailwright.toml`."""
 
     model_config = SettingsConfigDict(extra="forbid", populate_by_name=True, frozen=True, env_ignore_empty=True)
@@ -357,58 +368,6 @@ class Settings(BaseSettings):
             " messages while bulk messages use the first 20.",
         ),
     ] = None
-    aws_region: Annotated[
-        str | None,
-        Field(alias="AWS_REGION", description="AWS region of SES and SQS, for example `eu-west-1`."),
-    ] = None
-    aws_access_key_id: Annotated[
-        str | None,
-        Field(
-            alias="AWS_ACCESS_KEY_ID",
-            description="AWS access key of SES and SQS. Defaults to the AWS credential chain: a profile or a role.",
-        ),
-    ] = None
-    aws_secret_access_key: Annotated[
-        SecretStr | None,
-        Field(alias="AWS_SECRET_ACCESS_KEY", description="Secret of this access key."),
-    ] = None
-    ses_configuration_set: Annotated[
-        str | None,
-        Field(
-            alias="SES_CONFIGURATION_SET",
-            description="SES configuration set that publishes the events of sent messages.",
-        ),
-    ] = None
-    ses_url: Annotated[
-        str | None,
-        Field(
-            alias="MAILWRIGHT_SES_URL", description="SES endpoint for tests. Defaults to the endpoint of the region."
-        ),
-    ] = None
-    sendgrid_api_key: Annotated[
-        SecretStr | None, Field(alias="SENDGRID_API_KEY", description="SendGrid API key with permission to send email.")
-    ] = None
-    sendgrid_url: Annotated[
-        str,
-        Field(
-            alias="MAILWRIGHT_SENDGRID_URL",
-            description="SendGrid endpoint: `https://api.eu.sendgrid.com` in the EU, or a test server.",
-        ),
-    ] = "https://api.sendgrid.com"
-    smtpbz_api_key: Annotated[
-        SecretStr | None,
-        Field(alias="SMTPBZ_API_KEY", description="smtp.bz API key, used to read the remaining quota."),
-    ] = None
-    smtpbz_url: Annotated[
-        str, Field(alias="MAILWRIGHT_SMTPBZ_URL", description="smtp.bz API endpoint, or a test server.")
-    ] = "https://api.smtp.bz/v1"
-    smtpbz_smtp_url: Annotated[
-        SecretStr | None,
-        Field(
-            alias="SMTPBZ_SMTP_URL",
-            description="SMTP server of smtp.bz with your login. Defaults to `MAILWRIGHT_SMTP_URL`.",
-        ),
-    ] = None
     oauth_token_url: Annotated[
         str | None,
         Field(
@@ -443,46 +402,6 @@ class Settings(BaseSettings):
         Field(
             alias="MAILWRIGHT_OAUTH_SCOPE",
             description="Scope of the access token, for example `https://outlook.office365.com/.default`.",
-        ),
-    ] = None
-    mailgun_api_key: Annotated[
-        SecretStr | None,
-        Field(alias="MAILGUN_API_KEY", description="Mailgun API key, or the sending key of the domain."),
-    ] = None
-    mailgun_domain: Annotated[
-        str | None, Field(alias="MAILGUN_DOMAIN", description="Mailgun domain, for example `mg.example.com`.")
-    ] = None
-    mailgun_url: Annotated[
-        str,
-        Field(
-            alias="MAILWRIGHT_MAILGUN_URL",
-            description="Mailgun endpoint: `https://api.eu.mailgun.net` in the EU, or a test server.",
-        ),
-    ] = "https://api.mailgun.net"
-    postmark_server_token: Annotated[
-        SecretStr | None, Field(alias="POSTMARK_SERVER_TOKEN", description="Token of the Postmark server.")
-    ] = None
-    postmark_message_stream: Annotated[
-        str,
-        Field(
-            alias="POSTMARK_MESSAGE_STREAM",
-            description="Postmark message stream. Newsletters need one of the type broadcast.",
-        ),
-    ] = "outbound"
-    postmark_url: Annotated[
-        str, Field(alias="MAILWRIGHT_POSTMARK_URL", description="Postmark endpoint, or a test server.")
-    ] = "https://api.postmarkapp.com"
-    resend_api_key: Annotated[
-        SecretStr | None, Field(alias="RESEND_API_KEY", description="Resend API key with permission to send email.")
-    ] = None
-    resend_url: Annotated[
-        str, Field(alias="MAILWRIGHT_RESEND_URL", description="Resend endpoint, or a test server.")
-    ] = "https://api.resend.com"
-    brevo_smtp_url: Annotated[
-        SecretStr | None,
-        Field(
-            alias="BREVO_SMTP_URL",
-            description="SMTP server of Brevo with your SMTP key: `smtp://login:key@smtp-relay.brevo.com:587`.",
         ),
     ] = None
 
@@ -869,49 +788,6 @@ class Settings(BaseSettings):
         ),
     ] = 1_000
 
-    sns_topic_arns: Annotated[
-        tuple[str, ...],
-        NoDecode,
-        Field(
-            alias="SNS_TOPIC_ARNS", description="SNS topics from which SES events are accepted, separated by commas."
-        ),
-    ] = ()
-    sns_certs: Annotated[
-        Path | None,
-        Field(
-            alias="MAILWRIGHT_SNS_CERTS",
-            description="Folder of SNS signing certificates for tests, used instead of Amazon's.",
-        ),
-    ] = None
-    sqs_queue_url: Annotated[
-        str | None, Field(alias="MAILWRIGHT_SQS_QUEUE_URL", description="SQS queue to poll for SES events.")
-    ] = None
-    sendgrid_webhook_public_key: Annotated[
-        str | None,
-        Field(alias="SENDGRID_WEBHOOK_PUBLIC_KEY", description="Public key of SendGrid's signed event webhook."),
-    ] = None
-    mailgun_webhook_signing_key: Annotated[
-        SecretStr | None,
-        Field(alias="MAILGUN_WEBHOOK_SIGNING_KEY", description="HTTP webhook signing key of Mailgun."),
-    ] = None
-    resend_webhook_secret: Annotated[
-        SecretStr | None,
-        Field(alias="RESEND_WEBHOOK_SECRET", description="Signing secret of the webhook in Resend (`whsec_…`)."),
-    ] = None
-    postmark_webhook_secret: Annotated[
-        SecretStr | None,
-        Field(
-            alias="POSTMARK_WEBHOOK_SECRET",
-            description="Password in the webhook URL of Postmark, at least 16 characters.",
-        ),
-    ] = None
-    brevo_webhook_secret: Annotated[
-        SecretStr | None,
-        Field(
-            alias="BREVO_WEBHOOK_SECRET",
-            description="Token of the webhook in Brevo, or the password in its URL, at least 16 characters.",
-        ),
-    ] = None
     bounce_mailbox: Annotated[
         SecretStr | None,
         Field(
@@ -1310,7 +1186,6 @@ class Settings(BaseSettings):
         return value
 
     @field_validator(
-        "sns_topic_arns",
         "unsubscribe_retired_secrets",
         "sender_domains",
         "dns_servers",
@@ -1321,7 +1196,7 @@ class Settings(BaseSettings):
     )
     @classmethod
     def _split_commas(cls, value: Any) -> Any:
-        return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+        return split_commas(value)
 
     @field_validator(
         "notion_mailout_properties", "notion_error_properties", "notion_statuses", "profiles_columns", mode="before"

@@ -13,6 +13,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 from mailwright.domain.errors import ConfigurationInvalid, NotFound
 from mailwright.domain.translation import lazy_gettext
 from mailwright.ops import amazonsender
+from mailwright.ops.provider_kinds import KINDS
 from mailwright.ops.secret_files import file_variables, holds_secret
 from mailwright.ops.settings import CONFIG_FILE, CONFIG_VARIABLE, Settings, describe_problem
 
@@ -28,33 +29,8 @@ STORABLE: Final = (
     "reply_forward_to",
     "bounce_address",
     "provider",
-    "smtp_url",
-    "smtp_connections",
-    "aws_region",
-    "aws_access_key_id",
-    "aws_secret_access_key",
-    "ses_configuration_set",
-    "sendgrid_api_key",
-    "sendgrid_url",
-    "smtpbz_smtp_url",
-    "smtpbz_api_key",
-    "oauth_token_url",
-    "oauth_client_id",
-    "oauth_client_secret",
-    "oauth_refresh_token",
-    "oauth_service_account",
-    "oauth_scope",
-    "mailgun_api_key",
-    "mailgun_domain",
-    "mailgun_url",
-    "mailgun_webhook_signing_key",
-    "postmark_server_token",
-    "postmark_message_stream",
-    "postmark_webhook_secret",
-    "resend_api_key",
-    "resend_webhook_secret",
-    "brevo_smtp_url",
-    "brevo_webhook_secret",
+    # Several kinds share some settings.
+    *dict.fromkeys(name for kind in KINDS.values() for name in kind.stored_settings),
     "dkim_selector",
     "dkim_key",
     "tracking",

@@ -7,6 +7,7 @@ from typing import Final
 
 from mailwright.ops.amazonsender import ALIASES, WITHOUT_EFFECT
 from mailwright.ops.child_process import CHILD_VARIABLE
+from mailwright.ops.provider_kinds import KINDS
 from mailwright.ops.secret_files import file_variables
 from mailwright.ops.settings import CONFIG_VARIABLE, ENV_FILE_VARIABLE, Settings
 
@@ -19,6 +20,8 @@ _OTHERS: Final = (
     "MAILWRIGHT_API_KEY",
     CHILD_VARIABLE,
 )
+# Prefixes of other programs' variables, which are never reported.
+_FOREIGN_PREFIXES: Final = ("AWS_",)
 # Prefixes of variables that are meant for Mailwright or its predecessor.
 _PREFIXES: Final = (
     "MAILWRIGHT_",
@@ -27,20 +30,13 @@ _PREFIXES: Final = (
     "ADMIN_PASS",
     "ORG_ADDR",
     "ORG_NAME",
-    "SENDGRID_",
     "SEND_RATE",
     "TEST_EMAIL",
     "UNSUB",
     "EXECUTOR_",
-    "SES_",
-    "SNS_",
-    "SMTPBZ_",
-    "BREVO_",
 )
 # Settings of other programs that have the same name in Mailwright after this prefix.
 _PREFIXED: Final = ("LOCK_TTL_SECONDS", "MAX_ATTEMPTS")
-# Prefixes of other programs' variables, which are never reported.
-_FOREIGN_PREFIXES: Final = ("AWS_",)
 # Minimum similarity to a known name, for variables with one of `_PREFIXES` and for all others.
 _SIMILAR: Final = 0.75
 _NEARLY_EQUAL: Final = 0.85
@@ -64,7 +60,7 @@ def find_unknown_settings(environment: Mapping[str, str]) -> Iterator[UnknownSet
         if name in _PREFIXED and (full := f"MAILWRIGHT_{name}") in known:
             yield UnknownSetting(name, f"is not a setting; did you mean {full}?")
             continue
-        is_ours = name.startswith(_PREFIXES)
+        is_ours = name.startswith((*_PREFIXES, *_provider_prefixes()))
         if name.startswith(_FOREIGN_PREFIXES):
             continue
         nearest = _nearest(name, known, _SIMILAR if is_ours else _NEARLY_EQUAL)
@@ -72,6 +68,12 @@ def find_unknown_settings(environment: Mapping[str, str]) -> Iterator[UnknownSet
             yield UnknownSetting(name, f"is not a setting; did you mean {nearest}?")
         elif is_ours:
             yield UnknownSetting(name, "is not a setting; remove it or check the spelling")
+
+
+def _provider_prefixes() -> set[str]:
+    """Return the beginnings of the variables of providers, for example `SES_`."""
+    names = {name for kind in KINDS.values() for name in getattr(kind.fields, "__annotations__", ())}
+    return {str(Settings.model_fields[name].alias).partition("_")[0] + "_" for name in names} - {*_FOREIGN_PREFIXES}
 
 
 def _nearest(name: str, known: Collection[str], cutoff: float) -> str | None:

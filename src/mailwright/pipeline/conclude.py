@@ -12,6 +12,7 @@ from mailwright.domain.permits import DeferReason, PacingRules
 from mailwright.domain.results import ErrorCategory, ResultKind, SendResult
 from mailwright.domain.retry import DEFERRALS, LONGEST_OUTAGE_DELAY, OUTSIDE, POLICIES, STANDARD, RetryPolicy
 from mailwright.domain.states import VALIDATIONS, EventType, Status
+from mailwright.ops.provider_kinds import KINDS
 from mailwright.outbox.claim import MAX_CLAIMS
 from mailwright.pipeline.validate import ValidationFailure, ValidationKind
 from mailwright.providers.protocol import SendHandle
@@ -20,18 +21,8 @@ from mailwright.providers.route import RouteMember
 
 # Error codes for a rejected envelope sender, a rejected From address and missing permissions.
 SENDER_REFUSED = "SMTP_SENDER_REFUSED"
-FROM_REFUSED = frozenset(
-    {
-        "SMTP_SENDER_NOT_VERIFIED",
-        "SES_SENDER_NOT_VERIFIED",
-        "SES_MAIL_FROM_DOMAIN_NOT_VERIFIED",
-        "SENDGRID_SENDER_REFUSED",
-        "MAILGUN_SENDER_REFUSED",
-        "POSTMARK_SENDER_REFUSED",
-        "RESEND_SENDER_REFUSED",
-    }
-)
-NOT_ALLOWED = frozenset({"SMTP_SENDER_NOT_ALLOWED", "SES_SENDER_NOT_ALLOWED"})
+FROM_REFUSED = frozenset(code for kind in KINDS.values() for code in kind.from_refused)
+NOT_ALLOWED = frozenset(code for kind in KINDS.values() for code in kind.sender_not_allowed)
 
 
 # The error code of a scheduled message that nobody sent when it was due.

@@ -11,9 +11,6 @@ from mailwright.policies import warmup
 from mailwright.policies.hours import local_day, next_opening
 from mailwright.policies.reserve import keep_reserve, quota_for_bulk
 
-# The hourly limit of a provider's usual plan, used if no other limit is set.
-DEFAULT_HOURLY_LIMITS = {"smtpbz": 100}
-
 _MINUTES_OF_AN_HOUR = HOUR // MINUTE
 
 

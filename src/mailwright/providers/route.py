@@ -1,7 +1,7 @@
 """The route: one or more providers, each with its own circuit breaker. Only one provider may get a message in doubt."""
 
 import zlib
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,6 +10,8 @@ from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.message import Claimed
 from mailwright.domain.permits import Deferral, DeferReason
 from mailwright.domain.results import ErrorCategory, SendResult
+from mailwright.ops.provider_kinds import KINDS
+from mailwright.ops.settings import Settings
 from mailwright.providers.circuit_breaker import LONGEST, CircuitBreaker, CircuitState
 from mailwright.providers.learned_rate import LearnedRate
 from mailwright.providers.protocol import Provider
@@ -162,6 +164,13 @@ def _by_weight(outbox_id: str, members: Sequence[RouteMember]) -> RouteMember:
         if point < 0:
             return member
     raise AssertionError("the point must lie within the sum of the weights")
+
+
+def providers_of(settings: Settings) -> Mapping[str, int | None]:
+    """Return the configured providers with their weights."""
+    if settings.route is None:
+        return {settings.provider: None}
+    return parse_route(settings.route, tuple(KINDS))
 
 
 def parse_route(text: str, known: Sequence[str]) -> dict[str, int | None]:

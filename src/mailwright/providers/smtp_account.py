@@ -10,7 +10,8 @@ from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import SendResult
 from mailwright.providers.callbacks import future_of
 from mailwright.providers.protocol import ProviderCheck, ResultCallback, SendHandle
-from mailwright.providers.smtp import Smtp, SmtpSettings, Timeouts
+from mailwright.providers.smtp.provider import Smtp
+from mailwright.providers.smtp.settings import SmtpSettings, Timeouts
 
 
 class SmtpAccount:

@@ -7,15 +7,13 @@ from pydantic import Field
 
 from mailwright.app.named_providers import fields_of, is_secret
 from mailwright.domain.provider_routes import ALL_SOURCES, INSTALLATION
+from mailwright.ops.provider_kinds import KINDS
 from mailwright.ops.stored import variable_of
 from mailwright.outbox.provider_configurations import ProviderConfiguration, StoredProviders, StoredRoute
 from mailwright.outbox.quotas import ProviderQuota
 from mailwright.outbox.workers import WorkerPresence, learned_rate_of
 from mailwright.schemas.base import ResponseModel, Time, extend
 from mailwright.sources.api.fields import RequestModel
-
-# The kinds of providers that report events to a URL.
-REPORTING_KINDS = frozenset({"ses", "sendgrid", "mailgun", "postmark", "resend", "brevo"})
 
 _Name = Annotated[str, Field(min_length=1, max_length=80)]
 _Text = Annotated[str, Field(max_length=20_000)]
@@ -191,7 +189,7 @@ def named_provider_response(
             if name in found.settings
         ],
         problem=problem,
-        webhook_url=f"{public_url}/provider-events/{found.name}" if found.kind in REPORTING_KINDS else None,
+        webhook_url=f"{public_url}/provider-events/{found.name}" if KINDS[found.kind].webhook else None,
         routes=[provider_route_response(route) for route in everything.routes if route.provider == found.name],
         created_at=found.created_at,
         updated_at=found.updated_at,

@@ -7,9 +7,9 @@ from pydantic import Field, model_validator
 from mailwright.domain.clock import Instant
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
-from mailwright.events.parsed_events import digest
 from mailwright.events.report_sources import ReportSource
-from mailwright.events.sanitize import clean_metadata, link_without_query, parse_outbox_id
+from mailwright.providers.inbound.parsed_events import digest
+from mailwright.providers.inbound.sanitize import clean_metadata, link_without_query, parse_outbox_id
 from mailwright.schemas.base import ResponseModel, Time
 from mailwright.sources.api.fields import Line, Mailbox, RequestModel, RequestTime
 from mailwright.sources.api.validation import invalid

@@ -9,9 +9,9 @@ from starlette.responses import Response
 
 from mailwright.content.raw import MAX_RAW_BYTES
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.foreign_json import load_json
 from mailwright.domain.translation import lazy_gettext
 from mailwright.schemas.base import ResponseModel
-from mailwright.storage.foreign_json import load_json
 from mailwright.web.errors import BodyTooLarge, InvalidJson, NotJson
 
 MAX_BODY_BYTES = 16 * 1024 * 1024

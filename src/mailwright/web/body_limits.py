@@ -9,8 +9,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mailwright.content.attachments import MAX_ATTACHMENTS_BYTES
 from mailwright.content.image_processing import MAX_UPLOAD_BYTES
 from mailwright.events.dmarc.unpack import MAX_FILE_BYTES as MAX_DMARC_BYTES
-from mailwright.events.inbound_webhooks import VENDOR_SETTINGS
-from mailwright.events.parsed_events import MAX_BODY_BYTES
+from mailwright.ops.provider_kind import MAX_WEBHOOK_BYTES
+from mailwright.ops.provider_kinds import KINDS
 from mailwright.sources.articles.files import MAX_FILE_BYTES
 from mailwright.web.bodies import MAX_BATCH_BYTES, too_large
 from mailwright.web.errors import BodyTooLarge, respond_to_error
@@ -47,9 +47,8 @@ class LimitBodies:
             "/set-up": SIGN_IN_BYTES,
             "/v1/": MAX_BATCH_BYTES,
             **dict.fromkeys(DROP_IN_PREFIXES, MAX_BATCH_BYTES),
-            "/sendgrid-events": MAX_BODY_BYTES,
-            "/provider-events/": MAX_BODY_BYTES,
-            **{f"/{name}-events": MAX_BODY_BYTES for name in VENDOR_SETTINGS},
+            "/provider-events/": MAX_WEBHOOK_BYTES,
+            **{f"/{kind.name}-events": kind.webhook.max_bytes for kind in KINDS.values() if kind.webhook},
         }
         uploads = {
             "/v1/contacts/imports": import_bytes,

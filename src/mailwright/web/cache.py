@@ -11,13 +11,14 @@ from typing import Any, Final, TypeVar
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from mailwright.ops.provider_kinds import KINDS
+
 CACHE_SECONDS: Final = 15.0
 # Maximum number of cached results, more than users request within `CACHE_SECONDS`.
 _MAX_ENTRIES: Final = 1_000
 _READ_METHODS: Final = ("GET", "HEAD", "OPTIONS")
 # Frequent writes that do not change the audience: new messages and provider events.
-_PROVIDERS: Final = ("ses", "sendgrid", "mailgun", "resend", "postmark", "brevo")
-_UNRELATED_PATHS: Final = ("/v1/email", *(f"/{name}-events" for name in _PROVIDERS))
+_UNRELATED_PATHS: Final = ("/v1/email", *(f"/{kind.name}-events" for kind in KINDS.values() if kind.webhook))
 
 Result = TypeVar("Result")
 

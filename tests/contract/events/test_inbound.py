@@ -17,19 +17,23 @@ from structlog.testing import capture_logs
 
 from mailwright.domain.clock import MINUTE, SECOND, ManualClock
 from mailwright.domain.states import EventType, OnDoubt
-from mailwright.events.brevo import BrevoWebhook
-from mailwright.events.fetch import AmazonFetcher
-from mailwright.events.inbound_webhooks import InboundWebhooks, VendorWebhook
-from mailwright.events.mailgun import MailgunWebhook
-from mailwright.events.postmark import PostmarkWebhook
+from mailwright.events.inbound_webhooks import InboundWebhooks
 from mailwright.events.reports import Reports, SoftBounces, forget
-from mailwright.events.resend import ResendWebhook
-from mailwright.events.sendgrid_signature import SendGridSignature
-from mailwright.events.sns import AmazonCertificates, FolderCertificates, SnsVerifier
-from mailwright.events.webhook_secrets import MAILGUN_MAX_AGE, MAX_CLOCK_SKEW
 from mailwright.ops.metrics import REGISTRY
 from mailwright.outbox.in_doubt import InDoubtHandler
+from mailwright.providers.brevo.events import BrevoWebhook
 from mailwright.providers.http import Disconnect, HttpClient, HttpResponse
+from mailwright.providers.inbound.parsed_events import ProviderWebhook
+from mailwright.providers.inbound.webhook_secrets import MAX_CLOCK_SKEW
+from mailwright.providers.mailgun.events import MailgunWebhook
+from mailwright.providers.mailgun.signature import MAX_AGE as MAILGUN_MAX_AGE
+from mailwright.providers.postmark.events import PostmarkWebhook
+from mailwright.providers.resend.events import ResendWebhook
+from mailwright.providers.sendgrid.events import SendGridWebhook
+from mailwright.providers.sendgrid.signature import SendGridSignature
+from mailwright.providers.ses.events import SesWebhook
+from mailwright.providers.ses.fetch import AmazonFetcher
+from mailwright.providers.ses.sns import AmazonCertificates, FolderCertificates, SnsVerifier
 from mailwright.storage.database import Database
 from mailwright.storage.tables import contacts, events, reports, suppressions
 from mailwright.web.app import create_app
@@ -81,14 +85,15 @@ def another_process(api: Api, folder: Path) -> httpx.AsyncClient:
 def webhooks_of(database: Database, clock: ManualClock, folder: Path) -> InboundWebhooks:
     fetch = AmazonFetcher()
     sns = SnsVerifier(clock, FolderCertificates(SIGNER.keep(folder / "certificates")), fetch, [TOPIC])
-    vendors: dict[str, VendorWebhook] = {
+    webhooks: dict[str, ProviderWebhook] = {
+        "ses": SesWebhook(sns, fetch, clock),
+        "sendgrid": SendGridWebhook(SendGridSignature(SENDGRID.public_key, clock), clock),
         "mailgun": MailgunWebhook(KEY, clock),
         "resend": ResendWebhook(SVIX_SECRET, clock),
         "postmark": PostmarkWebhook(SHARED_SECRET, clock),
         "brevo": BrevoWebhook(SHARED_SECRET, clock),
     }
-    signature = SendGridSignature(SENDGRID.public_key, clock)
-    return InboundWebhooks(Reports(database, clock), clock, sns, signature, fetch, vendors=vendors)
+    return InboundWebhooks(Reports(database, clock), webhooks)
 
 
 async def from_ses(api: Api, event: Any, **changes: Any) -> httpx.Response:
@@ -296,7 +301,7 @@ async def test_foreign_topic_changes_no_contact_by_address(
     """Any AWS customer can send signed messages. Without configured topics, an event must name our message."""
     fetch = AmazonFetcher()
     sns = SnsVerifier(clock, FolderCertificates(SIGNER.keep(tmp_path / "certificates")), fetch)
-    webhooks = InboundWebhooks(Reports(database, clock), clock, sns, None, fetch)
+    webhooks = InboundWebhooks(Reports(database, clock), {"ses": SesWebhook(sns, fetch, clock)})
     async with an_api(database, clock, inbound_webhooks=webhooks) as api:
         outbox_id = await a_sent_mail(api, clock, "ses")
         clock.advance(1_000)
@@ -344,7 +349,7 @@ async def test_configured_topic_is_confirmed_and_events_arrive(database: Databas
     async with Amazon() as amazon:
         fetch = AmazonFetcher(Rerouted(amazon))
         sns = SnsVerifier(clock, AmazonCertificates(fetch, clock), fetch, [TOPIC])
-        webhooks = InboundWebhooks(Reports(database, clock), clock, sns, None, fetch)
+        webhooks = InboundWebhooks(Reports(database, clock), {"ses": SesWebhook(sns, fetch, clock)})
         async with an_api(database, clock, inbound_webhooks=webhooks) as api:
             foreign = SIGNER.subscription(TopicArn=FOREIGN_TOPIC)
             assert (await api.anonymous.post("/ses-events", content=foreign)).status_code == 403
@@ -584,7 +589,7 @@ async def test_signed_body_without_list_is_rejected(api: Api, clock: ManualClock
 async def test_webhook_without_key_names_the_setting(database: Database, clock: ManualClock) -> None:
     fetch = AmazonFetcher()
     sns = SnsVerifier(clock, AmazonCertificates(fetch, clock), fetch)
-    webhooks = InboundWebhooks(Reports(database, clock), clock, sns, None, fetch)
+    webhooks = InboundWebhooks(Reports(database, clock), {"ses": SesWebhook(sns, fetch, clock)})
     async with an_api(database, clock, inbound_webhooks=webhooks) as api:
         for name, (request, complaint) in VENDORS.items():
             headers, body = request(complaint("", ""), clock.now())

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,14 @@ from mailwright.events.bounce_mail import MAX_ATTEMPTS, BounceMailboxReader, Bou
 from mailwright.events.bounces import parse_bounce_mail
 from mailwright.events.bounces.imap import ImapMailbox, ImapSettings
 from mailwright.events.bounces.mailbox_url import open_mailbox
+from mailwright.events.inbound_webhooks import record_events
 from mailwright.events.reports import Reports
-from mailwright.events.sqs import SqsEventSource, SqsQueue
 from mailwright.outbox.claim import Claims
 from mailwright.outbox.incidents import count_incidents
 from mailwright.outbox.tallies import EventTallier
 from mailwright.providers.aws import AwsKeyChain, AwsKeys
 from mailwright.providers.http import HttpClient
+from mailwright.providers.ses.queue import SqsEventSource, SqsQueue
 from mailwright.sources.campaigns.breakdown import load_breakdown
 from mailwright.sources.campaigns.numbers import load_numbers
 from mailwright.sources.campaigns.reasons import load_reasons
@@ -95,7 +97,8 @@ class Polled:
     clock: ManualClock
 
     def events(self, reports: Reports | None = None, topics: tuple[str, ...] = (TOPIC,)) -> SqsEventSource:
-        return SqsEventSource(self.queue, reports or Reports(self.database, self.clock), self.clock, topics)
+        record = partial(record_events, reports or Reports(self.database, self.clock), "ses")
+        return SqsEventSource(self.queue, record, self.clock, topics)
 
 
 @pytest.fixture

@@ -5,12 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from mailwright.app.named_providers import ProviderService, aws_account
+from mailwright.app.named_providers import ProviderService
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.states import Resolution, Status
 from mailwright.outbox.operations import Operations
 from mailwright.outbox.provider_configurations import ProviderChanged, ProviderConfiguration, ProviderHasMessages
 from mailwright.outbox.settle import ProviderAccount, Settler
+from mailwright.providers.ses.kind import aws_account
 from mailwright.storage.database import Database
 from tests.builders import (
     DEFAULT_TENANT,

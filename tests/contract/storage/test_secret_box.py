@@ -18,7 +18,7 @@ from mailwright.domain.clock import ManualClock
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.events.outbound.endpoints import WebhookEndpointInput, WebhookEndpoints
 from mailwright.ops.settings import load
-from mailwright.providers.mailbox import MailboxProvider
+from mailwright.providers.mailbox.provider import MailboxProvider
 from mailwright.storage.database import Database
 from mailwright.storage.migrate import upgrade
 from mailwright.storage.secret_box import SecretBox, SecretKeyInvalid

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mailwright.app.providers import make_route, smtpbz_settings
+from mailwright.app.providers import make_route
 from mailwright.app.wiring import verify
 from mailwright.domain.clock import MINUTE, SECOND, ManualClock
 from mailwright.domain.errors import ConfigurationInvalid
@@ -25,6 +25,7 @@ from mailwright.outbox.explain import explain
 from mailwright.outbox.workers import WorkerPresence, list_present
 from mailwright.providers.circuit_breaker import CircuitBreaker
 from mailwright.providers.route import Route, RouteMember
+from mailwright.providers.smtpbz import provider as smtpbz
 from mailwright.worker.worker import Worker
 from tests.builders import (
     FAULT,
@@ -518,7 +519,7 @@ def test_smtpbz_uses_the_smtp_url_by_default(tmp_path: Path) -> None:
     where = {"smtp_url": "smtp://user:pw@connect.example:587?tls=starttls"}
     settings = settings_for(f"sqlite:///{tmp_path}/none.db", provider="smtpbz", **where)
     verify(settings)
-    assert smtpbz_settings(settings).smtp.host == "connect.example"
+    assert smtpbz.read_settings(settings).smtp.host == "connect.example"
     other = settings_for(f"sqlite:///{tmp_path}/none.db", route="smtp, smtpbz", **where)
     with pytest.raises(ConfigurationInvalid, match="SMTPBZ_SMTP_URL"):
         verify(other)

@@ -7,10 +7,11 @@ import pytest
 from pydantic import SecretStr
 
 from mailwright.app.dns_lookup import DnsUnavailable
-from mailwright.app.providers import sendgrid_settings, ses_settings
 from mailwright.app.sender_rules import delivers_email, rules_of
 from mailwright.domain.message import Source
 from mailwright.ops.settings import Settings, load
+from mailwright.providers.sendgrid.provider import read_settings as sendgrid_settings
+from mailwright.providers.ses.provider import read_settings as ses_settings
 from mailwright.sources.sender_rules import RouteRules, SenderRules
 
 GOOD = {"example.org": ["v=spf1 mx -all"], "_dmarc.example.org": ["v=DMARC1; p=none"]}

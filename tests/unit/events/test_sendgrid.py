@@ -14,10 +14,10 @@ from mailwright.domain.clock import MINUTE, SECOND, ManualClock
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
-from mailwright.events import sendgrid
-from mailwright.events.parsed_events import ParsedEvents
-from mailwright.events.rejected_events import EventRejected, ForgedEvent, MalformedEvent, StaleEvent
-from mailwright.events.sendgrid_signature import SIGNATURE_HEADER, TIMESTAMP_HEADER, SendGridSignature
+from mailwright.providers.inbound.parsed_events import ParsedEvents
+from mailwright.providers.inbound.rejected_events import EventRejected, ForgedEvent, MalformedEvent, StaleEvent
+from mailwright.providers.sendgrid import events as sendgrid
+from mailwright.providers.sendgrid.signature import SIGNATURE_HEADER, TIMESTAMP_HEADER, SendGridSignature
 from tests.standins.sendgrid import SendGridStandIn
 
 FIXTURES = Path(__file__).resolve().parents[4] / "shared" / "fixtures" / "sendgrid"

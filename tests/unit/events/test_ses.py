@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from mailwright.domain.clock import ManualClock, isoformat
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
-from mailwright.events import ses
-from mailwright.events.rejected_events import MalformedEvent
+from mailwright.providers.inbound.rejected_events import MalformedEvent
+from mailwright.providers.ses import events as ses
 
 FIXTURES = Path(__file__).resolve().parents[4] / "shared" / "fixtures" / "ses"
 NOW = ManualClock().now()

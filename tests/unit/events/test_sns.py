@@ -11,9 +11,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Instant, ManualClock, to_instant
-from mailwright.events import sns
-from mailwright.events.fetch import AmazonFetcher
-from mailwright.events.rejected_events import (
+from mailwright.providers.http import Disconnect, HttpClient, HttpResponse
+from mailwright.providers.inbound.rejected_events import (
     EventRejected,
     ForgedEvent,
     MalformedEvent,
@@ -21,9 +20,10 @@ from mailwright.events.rejected_events import (
     TopicNotAllowed,
     VerificationUnavailable,
 )
-from mailwright.events.sns import AmazonCertificates, FolderCertificates, SnsMessageType, SnsVerifier
-from mailwright.events.sns_certificate import SnsCertificate
-from mailwright.providers.http import Disconnect, HttpClient, HttpResponse
+from mailwright.providers.ses import sns
+from mailwright.providers.ses.fetch import AmazonFetcher
+from mailwright.providers.ses.sns import AmazonCertificates, FolderCertificates, SnsMessageType, SnsVerifier
+from mailwright.providers.ses.sns_certificate import SnsCertificate
 from tests.standins.http import Answer, HttpStandIn, Step
 from tests.standins.sns import FOREIGN_TOPIC, REGION, TOPIC, Signer, body_of, forgeries, malformed
 

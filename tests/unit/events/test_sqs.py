@@ -10,9 +10,9 @@ from botocore.session import Session
 
 from mailwright.domain.clock import ManualClock, SystemClock
 from mailwright.domain.errors import ConfigurationInvalid
-from mailwright.events.sqs import SqsQueue, SqsUnavailable, parse_queue_url
 from mailwright.providers.aws import AwsKeyChain, AwsKeys, AwsKeysMissing
 from mailwright.providers.http import HttpClient
+from mailwright.providers.ses.queue import SqsQueue, SqsUnavailable, parse_queue_url
 from tests.standins.http import BROKEN_JSON, GARBAGE, HTML, WRONG_JSON, Answer, Step
 from tests.standins.sqs import ACCESS_KEY, NAME, REGION, SECRET_KEY, SqsStandIn, amazon_json, refusal
 

@@ -19,16 +19,16 @@ from mailwright.domain.clock import HOUR, MINUTE, ManualClock
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
-from mailwright.events import brevo, mailgun
-from mailwright.events import resend as resend_events
-from mailwright.events.brevo import BrevoWebhook
-from mailwright.events.inbound_webhooks import VendorWebhook
-from mailwright.events.mailgun import MailgunWebhook
-from mailwright.events.parsed_events import ParsedEvents
-from mailwright.events.postmark import PostmarkWebhook
-from mailwright.events.rejected_events import ForgedEvent, MalformedEvent, StaleEvent
-from mailwright.events.resend import ResendWebhook
-from mailwright.events.webhook_secrets import SvixSignature
+from mailwright.providers.brevo import events as brevo
+from mailwright.providers.brevo.events import BrevoWebhook
+from mailwright.providers.inbound.parsed_events import ParsedEvents, ProviderWebhook
+from mailwright.providers.inbound.rejected_events import ForgedEvent, MalformedEvent, StaleEvent
+from mailwright.providers.inbound.webhook_secrets import SvixSignature
+from mailwright.providers.mailgun import events as mailgun
+from mailwright.providers.mailgun.events import MailgunWebhook
+from mailwright.providers.postmark.events import PostmarkWebhook
+from mailwright.providers.resend import events as resend_events
+from mailwright.providers.resend.events import ResendWebhook
 from tests.standins.vendors import (
     KEY,
     SHARED_SECRET,
@@ -98,7 +98,7 @@ def parsed(name: str, event: Any) -> ParsedEvents:
     return webhook(CLOCK).parse(*request(event, NOW))
 
 
-VENDORS: dict[str, tuple[Callable[[ManualClock], VendorWebhook], Callable[..., tuple[dict[str, str], bytes]]]] = {
+VENDORS: dict[str, tuple[Callable[[ManualClock], ProviderWebhook], Callable[..., tuple[dict[str, str], bytes]]]] = {
     "mailgun": (lambda clock: MailgunWebhook(KEY, clock), mailgun_request),
     "resend": (lambda clock: ResendWebhook(SVIX_SECRET, clock), resend_request),
     "postmark": (

@@ -8,7 +8,7 @@ from mailwright.content.mime import EmailParts, build_email
 from mailwright.domain.clock import Clock, Instant, ManualClock
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.providers.http import HttpClient
-from mailwright.providers.sendgrid import SendGrid, SendGridSettings
+from mailwright.providers.sendgrid.provider import SendGrid, SendGridSettings
 from tests.standins.sendgrid import KEY, SendGridStandIn
 from tests.unit.content.emails import an_email
 

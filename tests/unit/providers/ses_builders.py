@@ -7,7 +7,8 @@ from mailwright.domain.clock import Clock, Instant, SystemClock
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.providers.aws import AwsKeyChain, AwsKeys
 from mailwright.providers.http import HttpClient
-from mailwright.providers.ses import Ses, SesSettings
+from mailwright.providers.ses.provider import Ses
+from mailwright.providers.ses.settings import SesSettings
 from tests.standins.ses import ACCESS_KEY, REGION, SECRET_KEY, SesStandIn
 
 SENDER = "news@example.com"

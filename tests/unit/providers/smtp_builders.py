@@ -6,7 +6,9 @@ from dataclasses import replace
 
 from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.outgoing import OutgoingMessage
-from mailwright.providers.smtp import Smtp, Timeouts, parse_smtp_url
+from mailwright.providers.smtp.provider import Smtp
+from mailwright.providers.smtp.settings import Timeouts
+from mailwright.providers.smtp.url import parse_smtp_url
 from tests.standins.smtp_sink import SmtpSink
 
 CONTENT = b"Subject: Hello\r\n\r\nHello.\r\n"

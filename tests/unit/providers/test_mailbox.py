@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from mailwright.domain.clock import SystemClock
-from mailwright.providers.mailbox import MailboxProvider
+from mailwright.providers.mailbox.provider import MailboxProvider
 
 
 async def test_check_creates_no_folders(tmp_path: Path) -> None:

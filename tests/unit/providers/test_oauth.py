@@ -32,7 +32,8 @@ from mailwright.events.bounces.mailbox_url import parse_imap_url
 from mailwright.ops.settings import load
 from mailwright.providers.http import HttpClient
 from mailwright.providers.oauth import OAuthSettings, OAuthTokens
-from mailwright.providers.smtp import Smtp, parse_smtp_url
+from mailwright.providers.smtp.provider import Smtp
+from mailwright.providers.smtp.url import parse_smtp_url
 from mailwright.providers.tokens import TokenUnavailable
 from tests.standins.http import EMPTY, HTML, Answer, HttpStandIn, Request, json_answer
 from tests.standins.imap import USER, ImapServer

@@ -9,7 +9,7 @@ from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.results import ErrorCategory, ResultKind
 from mailwright.providers.api_responses import LONGEST_PAUSE
 from mailwright.providers.http import HttpResponse
-from mailwright.providers.sendgrid import SendGridSettings
+from mailwright.providers.sendgrid.provider import SendGridSettings
 from mailwright.providers.sendgrid.responses import CREDITS_PAUSE, RESPONSE_RULES, interpret_response
 from tests.standins.http import EMPTY, GARBAGE, HTML, WRONG_JSON, Answer, a_large_answer
 from tests.standins.sendgrid import KEY, SendGridStandIn, refusal

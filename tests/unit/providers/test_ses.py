@@ -12,7 +12,8 @@ from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.results import ErrorCategory, ResultKind
 from mailwright.providers.aws import KEYS_KEPT, AwsKeyChain, AwsKeys, AwsKeysMissing
 from mailwright.providers.http import HttpClient
-from mailwright.providers.ses import Ses, SesSettings
+from mailwright.providers.ses.provider import Ses
+from mailwright.providers.ses.settings import SesSettings
 from tests.standins.http import EMPTY, HTML, WRONG_JSON, Answer, Step
 from tests.standins.ses import ACCESS_KEY, REGION, SECRET_KEY, SesStandIn
 from tests.unit.providers.ses_builders import CONTENT, OUTBOX_ID, READER, SENDER, a_mail, keys_found, ses_to

@@ -7,7 +7,8 @@ import pytest
 
 from mailwright.domain.clock import SECOND
 from mailwright.domain.results import ErrorCategory, ResultKind
-from mailwright.providers.smtp import Smtp, parse_smtp_url
+from mailwright.providers.smtp.provider import Smtp
+from mailwright.providers.smtp.url import parse_smtp_url
 from tests.standins.smtp_sink import SmtpSink, Step
 from tests.unit.providers.smtp_builders import a_mail, impatient, smtp_to
 

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from mailwright.domain.errors import ConfigurationInvalid
-from mailwright.providers.smtp import Smtp, Tls, parse_smtp_url
-from mailwright.providers.smtp.settings import Purpose
+from mailwright.providers.smtp.provider import Smtp
+from mailwright.providers.smtp.settings import Purpose, Tls
+from mailwright.providers.smtp.url import parse_smtp_url
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,9 @@ from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.results import ErrorCategory, ResultKind
 from mailwright.providers.http import HttpClient
 from mailwright.providers.protocol import AccountQuota
-from mailwright.providers.smtp import Tls, parse_smtp_url
-from mailwright.providers.smtpbz import SmtpBz, SmtpBzSettings
+from mailwright.providers.smtp.settings import Tls
+from mailwright.providers.smtp.url import parse_smtp_url
+from mailwright.providers.smtpbz.provider import SmtpBz, SmtpBzSettings
 from tests.standins.http import EMPTY, GARBAGE, HTML, WRONG_JSON, Answer, Step, a_large_answer, json_answer
 from tests.standins.smtp_sink import SmtpSink
 from tests.standins.smtp_sink import Step as SmtpStep

@@ -19,7 +19,7 @@ from mailwright.domain.bounce import BounceKind
 from mailwright.domain.report import ContactVerdict
 from mailwright.domain.results import ResultKind
 from mailwright.domain.states import EventType
-from mailwright.events.sendgrid import parse_events
+from mailwright.providers.sendgrid.events import parse_events
 from tests.standins import sendgrid, smtp, sns
 from tests.standins import ses as ses_stand_in
 from tests.standins.__main__ import main

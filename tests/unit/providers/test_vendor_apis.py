@@ -15,12 +15,12 @@ from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import ErrorCategory, ResultKind
 from mailwright.providers.api_provider import ApiProvider
-from mailwright.providers.brevo import Brevo
+from mailwright.providers.brevo.provider import Brevo
 from mailwright.providers.http import HttpClient, HttpResponse
-from mailwright.providers.mailgun import Mailgun, MailgunSettings
-from mailwright.providers.postmark import Postmark, PostmarkSettings
-from mailwright.providers.resend import Resend, ResendSettings
-from mailwright.providers.smtp import parse_smtp_url
+from mailwright.providers.mailgun.provider import Mailgun, MailgunSettings
+from mailwright.providers.postmark.provider import Postmark, PostmarkSettings
+from mailwright.providers.resend.provider import Resend, ResendSettings
+from mailwright.providers.smtp.url import parse_smtp_url
 from tests.standins.http import Answer, Step
 from tests.standins.smtp_sink import SmtpSink
 from tests.standins.vendors import DOMAIN, KEY, MailgunStandIn, PostmarkStandIn, ResendStandIn, VendorStandIn

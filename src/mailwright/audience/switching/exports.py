@@ -25,8 +25,8 @@ from mailwright.audience.switching.vendors import FORMATS, MemberStatus, Vendor,
 from mailwright.domain.address import split_mailbox
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.foreign_json import load_json
 from mailwright.domain.schedule import parse_time
-from mailwright.storage.foreign_json import load_json
 
 STATUS: Final = "status"
 _LIST_KEY: Final = re.compile(KEY_PATTERN)

@@ -18,8 +18,8 @@ import orjson
 
 from mailwright.content.text import from_html
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.foreign_json import load_json
 from mailwright.domain.translation import lazy_gettext
-from mailwright.storage.foreign_json import load_json
 
 MAX_FEED_BYTES: Final = 4 * 1024 * 1024
 _MAX_TITLE: Final = 300

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from mailwright.domain.clock import SECOND, Instant
-from mailwright.events.tracking.machines import is_too_soon
+from mailwright.domain.machines import is_too_soon
 
 # Clicks on different links that follow each other this fast come from a program. A person must look for the next link
 # and return from the page of the last one, which takes longer even if pages open in background tabs. Not shorter,

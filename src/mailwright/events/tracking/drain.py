@@ -9,11 +9,11 @@ import orjson
 from sqlalchemy.exc import IntegrityError
 
 from mailwright.domain.clock import DAY, Clock, Instant
+from mailwright.domain.machines import is_too_soon
 from mailwright.domain.report import Report
 from mailwright.domain.states import EventType
 from mailwright.domain.tracking import TrackingMode, parse_mode
 from mailwright.events.reports import Reports
-from mailwright.events.tracking.machines import is_too_soon
 from mailwright.events.tracking.redirects import Redirects
 from mailwright.events.tracking.spool import FinishedFile, TrackedHit
 from mailwright.ops.periodic import run_periodically

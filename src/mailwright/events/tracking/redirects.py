@@ -7,15 +7,15 @@ from typing import Final
 from urllib.parse import quote
 
 from mailwright.domain.clock import Clock
+from mailwright.domain.machines import is_machine_request
 from mailwright.domain.tracking import TrackingMode
 from mailwright.domain.tracking_tokens import TokenKind, TrackingToken, TrackingTokens
 from mailwright.domain.unsubscribe_tokens import InvalidToken
-from mailwright.events.sanitize import link_without_query
-from mailwright.events.tracking.machines import is_machine_request
 from mailwright.events.tracking.spool import Spool, TrackedHit
 from mailwright.ops.logs import logger
 from mailwright.outbox.installation import UNSUBSCRIBE_SECRET, find_secret, get_or_create_secret
 from mailwright.outbox.tracked_links import find_link, newest_links
+from mailwright.providers.inbound.sanitize import link_without_query
 from mailwright.storage.database import Database
 
 # Maximum number of cached links, about 20 MB. The latest links are loaded at the start, so that most redirects do not

@@ -13,7 +13,10 @@ from mailwright.providers.api_provider import TIMEOUT_SECONDS, ApiRequest, Field
 from mailwright.providers.http import HttpClient, HttpResponse
 from mailwright.providers.parsed_mime.parsed_message import ParsedMessage
 from mailwright.providers.protocol import ProviderCheck
+from mailwright.providers.purpose import without_purpose
+from mailwright.providers.reading_settings import about, missing_setting
 from mailwright.providers.sendgrid import request, responses
+from mailwright.providers.sendgrid.kind import SendGridFields
 
 PERMISSION = "mail.send"
 
@@ -76,3 +79,14 @@ class SendGrid(FieldsApiProvider):
         if PERMISSION not in scopes:
             return self._found(f"the API key lacks the permission {PERMISSION}", "SENDGRID_FORBIDDEN")
         return self._found("the API key may send", None)
+
+
+def read_settings(settings: SendGridFields) -> SendGridSettings:
+    if settings.sendgrid_api_key is None:
+        raise missing_setting("SENDGRID_API_KEY", "sendgrid", settings)
+    with about("SENDGRID_API_KEY, MAILWRIGHT_SENDGRID_URL"):
+        return SendGridSettings(settings.sendgrid_api_key.get_secret_value(), without_purpose(settings.sendgrid_url))
+
+
+def make_provider(settings: SendGridFields, clock: Clock, http: HttpClient, *, reports_events: bool) -> SendGrid:
+    return SendGrid(read_settings(settings), http, clock, reports_events=reports_events)

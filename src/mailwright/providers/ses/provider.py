@@ -4,13 +4,18 @@ from functools import partial
 from urllib.parse import urlsplit
 
 from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.errors import ConfigurationInvalid, setting_problem
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import SendResult
+from mailwright.domain.translation import lazy_gettext
 from mailwright.providers.aws import AwsKeyChain, AwsKeys, AwsKeysMissing, AwsSigner
 from mailwright.providers.callbacks import OVER, future_of, run_with_callback, translating_callback
 from mailwright.providers.http import Disconnect, HttpClient, HttpResponse
 from mailwright.providers.protocol import AccountQuota, ProviderCheck, ResultCallback, SendHandle
+from mailwright.providers.purpose import without_purpose
+from mailwright.providers.reading_settings import about, missing_setting
 from mailwright.providers.ses import account, request, responses
+from mailwright.providers.ses.kind import SesFields
 from mailwright.providers.ses.settings import SesSettings
 
 SEND = "/v2/email/outbound-emails"
@@ -139,3 +144,27 @@ def _find_problem(message: OutgoingMessage, body: bytes) -> SendResult | None:
     if len(body) > MAX_BYTES:
         return responses.TOO_LARGE.result(f"SES accepts at most {MAX_BYTES:,} bytes")
     return None
+
+
+def read_settings(settings: SesFields) -> SesSettings:
+    if settings.aws_region is None:
+        raise missing_setting("AWS_REGION", "ses", settings)
+    if (settings.aws_access_key_id is None) != (settings.aws_secret_access_key is None):
+        raise ConfigurationInvalid(
+            setting_problem("AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY", lazy_gettext("set both, or neither"))
+        )
+    url = settings.ses_url
+    with about("AWS_REGION, SES_CONFIGURATION_SET, MAILWRIGHT_SES_URL"):
+        return SesSettings(
+            settings.aws_region, None if url is None else without_purpose(url), settings.ses_configuration_set
+        )
+
+
+def read_keys(settings: SesFields, clock: Clock) -> AwsKeyChain:
+    key, secret = settings.aws_access_key_id, settings.aws_secret_access_key
+    given = AwsKeys(key, secret.get_secret_value()) if key is not None and secret is not None else None
+    return AwsKeyChain(clock, given=given)
+
+
+def make_provider(settings: SesFields, clock: Clock, http: HttpClient, *, reports_events: bool) -> Ses:
+    return Ses(read_settings(settings), http, clock, read_keys(settings, clock), reports_events=reports_events)

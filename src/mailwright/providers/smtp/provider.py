@@ -4,21 +4,28 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from mailwright.domain.clock import SECOND, Clock, Instant, SystemClock
-from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.errors import ConfigurationInvalid, setting_problem
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import SendResult
 from mailwright.domain.translation import lazy_gettext
+from mailwright.ops.settings import Settings
 from mailwright.providers.callbacks import future_of
 from mailwright.providers.protocol import ProviderCheck, ResultCallback, RetractionCallback, SendHandle
+from mailwright.providers.reading_settings import oauth_settings, read_smtp_url
 from mailwright.providers.smtp.job import SmtpJob
 from mailwright.providers.smtp.login import LoginFailed, log_in
 from mailwright.providers.smtp.phases import SmtpPhase
 from mailwright.providers.smtp.pool import SmtpPool
 from mailwright.providers.smtp.responses import PROVIDER
-from mailwright.providers.smtp.settings import SmtpSettings, Timeouts, Tls
+from mailwright.providers.smtp.settings import SmtpAuth, SmtpSettings, Timeouts, Tls
 from mailwright.providers.smtp.wire import find_problem
+
+if TYPE_CHECKING:
+    from mailwright.providers.http import HttpClient
 
 
 class Smtp:
@@ -108,3 +115,29 @@ def tls_context(settings: SmtpSettings) -> ssl.SSLContext | None:
         raise ConfigurationInvalid(
             lazy_gettext("the certificates in {ca} cannot be read: {error}", ca=settings.ca, error=error)
         ) from error
+
+
+def read_settings(settings: Settings) -> SmtpSettings:
+    found = read_smtp_url("smtp", "MAILWRIGHT_SMTP_URL", settings.smtp_url, settings)
+    if found.auth is SmtpAuth.XOAUTH2 and oauth_settings(settings, found.user or "") is None:
+        raise ConfigurationInvalid(
+            setting_problem(
+                "MAILWRIGHT_OAUTH_TOKEN_URL",
+                lazy_gettext(
+                    "is required when MAILWRIGHT_SMTP_URL has auth=xoauth2, together with "
+                    "MAILWRIGHT_OAUTH_CLIENT_ID; or set MAILWRIGHT_OAUTH_SERVICE_ACCOUNT"
+                ),
+            )
+        )
+    return found
+
+
+def make_provider(settings: Settings, clock: Clock, http: "HttpClient | None", *, reports_events: bool) -> Smtp:
+    """Create the provider. `http` fetches access tokens, if the server needs them."""
+    smtp = read_settings(settings)
+    oauth = oauth_settings(settings, smtp.user or "") if smtp.auth is SmtpAuth.XOAUTH2 else None
+    if oauth is None or http is None:
+        return Smtp(smtp, clock=clock)
+    from mailwright.providers.oauth import OAuthTokens  # noqa: PLC0415 - takes 0.1 s, so imported on use
+
+    return Smtp(replace(smtp, tokens=OAuthTokens(oauth, http, clock)), clock=clock)

@@ -13,9 +13,9 @@ import orjson
 
 from mailwright.content.headers import PROVIDER_METADATA_PREFIX, find_unwritable
 from mailwright.content.raw import HeaderField, readable_line
+from mailwright.domain.foreign_json import load_json
 from mailwright.sources.api.fields import MAX_DEPTH, MAX_METADATA_BYTES, MAX_TAG_CHARACTERS, is_deeper_than
 from mailwright.sources.api.validation import FieldError, RequestInvalid
-from mailwright.storage.foreign_json import load_json
 
 MAX_TAGS: Final = 20
 _OFF: Final = frozenset({"false", "none", "no", "off"})

@@ -35,6 +35,7 @@ from mailwright.domain.sender_domains import AcceptWarning, FindWarnings, Sender
 from mailwright.domain.sender_policy import UNRESTRICTED, SenderPolicy
 from mailwright.domain.states import OnDoubt, Priority
 from mailwright.ops.logs import logger
+from mailwright.ops.provider_kinds import KINDS
 from mailwright.outbox import tenants
 from mailwright.outbox.accept import Acceptor
 from mailwright.outbox.pending_erasures import ErasurePending
@@ -91,7 +92,7 @@ _CONFLICT: Final = "This Message-ID or idempotency key was already used for a di
 
 def changed_by_provider(name: str) -> AcceptWarning:
     """Return the warning for a provider whose API takes fields instead of the original bytes."""
-    label = {"sendgrid": "SendGrid", "postmark": "Postmark", "resend": "Resend"}[name]
+    label = KINDS[name].label
     return AcceptWarning(
         "RAW_CHANGED_BY_PROVIDER",
         f"{label}'s API does not take raw email: recipients see only their own address in To, and parts other than "

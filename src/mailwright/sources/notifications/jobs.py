@@ -14,9 +14,9 @@ import orjson
 
 from mailwright.domain import address
 from mailwright.domain.clock import Instant
+from mailwright.domain.foreign_json import load_json
 from mailwright.sources.notifications import times
 from mailwright.sources.notifications.event_kinds import LINKS, OPEN_SEAT, EventKind
-from mailwright.storage.foreign_json import load_json
 
 if TYPE_CHECKING:
     from jsonschema_rs import Draft202012Validator

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import orjson
 
+from mailwright.domain.foreign_json import load_json
 from mailwright.ops.logs import logger
 from mailwright.providers.http import Disconnect, HttpClient, HttpResponse
 from mailwright.sources.recipient_statuses import StatusWrite, SubscriberStatus, is_replaced
@@ -19,7 +20,6 @@ from mailwright.sources.supabase.errors import (
 )
 from mailwright.sources.supabase.keys import find_key_problem, is_token
 from mailwright.sources.supabase.spellings import is_spelling_of, search_pattern
-from mailwright.storage.foreign_json import load_json
 
 # Supabase silently returns at most this many rows.
 PAGE_ROWS: Final = 1_000

@@ -8,17 +8,17 @@ from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
 from mailwright.domain.errors import MailwrightError
-from mailwright.events import sns
 from mailwright.events.inbound_webhooks import InboundWebhooks
-from mailwright.events.parsed_events import MAX_BODY_BYTES
-from mailwright.events.rejected_events import (
+from mailwright.events.reports import ReportCounts
+from mailwright.ops.logs import logger
+from mailwright.ops.provider_kind import MAX_WEBHOOK_BYTES, ProviderKind, WebhookKind
+from mailwright.ops.provider_kinds import KINDS
+from mailwright.providers.inbound.rejected_events import (
     EventRejected,
     MalformedEvent,
     VerificationUnavailable,
     WebhookNotConfigured,
 )
-from mailwright.events.reports import ReportCounts
-from mailwright.ops.logs import logger
 from mailwright.schemas.inbound_events import InboundEventsResponse
 from mailwright.web.api.openapi import describe_responses
 from mailwright.web.bodies import json_response, read_bytes
@@ -45,42 +45,6 @@ _DESCRIBED = describe_responses({HTTPStatus.OK: InboundEventsResponse}, *STATUSE
 _RESPONSES = {status: response for status, response in _DESCRIBED.items() if status not in (401, 422)}
 
 
-@router.post("/ses-events", responses=_RESPONSES)
-async def ses_events(request: Request) -> Response:
-    """Receive SES events from an SNS topic. Also confirms the subscription of a topic in SNS_TOPIC_ARNS."""
-    return await _receive(request, InboundWebhooks.receive_sns, sns.MAX_BODY_BYTES)
-
-
-@router.post("/sendgrid-events", responses=_RESPONSES)
-async def sendgrid_events(request: Request) -> Response:
-    """Receive events from SendGrid's signed event webhook."""
-    return await _receive(request, InboundWebhooks.receive_sendgrid, MAX_BODY_BYTES)
-
-
-@router.post("/mailgun-events", responses=_RESPONSES)
-async def mailgun_events(request: Request) -> Response:
-    """Receive events from Mailgun's signed webhooks."""
-    return await _receive_vendor(request, "mailgun")
-
-
-@router.post("/resend-events", responses=_RESPONSES)
-async def resend_events(request: Request) -> Response:
-    """Receive events from Resend's signed webhooks."""
-    return await _receive_vendor(request, "resend")
-
-
-@router.post("/postmark-events", responses=_RESPONSES)
-async def postmark_events(request: Request) -> Response:
-    """Receive events from Postmark's webhooks, with a password in their URL."""
-    return await _receive_vendor(request, "postmark")
-
-
-@router.post("/brevo-events", responses=_RESPONSES)
-async def brevo_events(request: Request) -> Response:
-    """Receive events from Brevo's webhooks, with a bearer token or a password in their URL."""
-    return await _receive_vendor(request, "brevo")
-
-
 @router.post(
     "/provider-events/{providerName}",
     responses={status: response for status, response in _DESCRIBED.items() if status != HTTPStatus.UNAUTHORIZED},
@@ -95,13 +59,23 @@ async def provider_events(
     async def receive(_installed: InboundWebhooks, headers: Mapping[str, str], body: bytes) -> ReportCounts:
         if named is None:
             raise WebhookNotConfigured("There is no usable provider with this name.")
-        return await named.webhooks.receive_named(named.kind, headers, body)
+        return await named.webhooks.receive(named.kind, headers, body)
 
-    return await _receive(request, receive, MAX_BODY_BYTES)
+    return await _receive(request, receive, MAX_WEBHOOK_BYTES)
 
 
-async def _receive_vendor(request: Request, name: str) -> Response:
-    return await _receive(request, lambda webhooks, *args: webhooks.receive_vendor(name, *args), MAX_BODY_BYTES)
+def _add_route(kind: ProviderKind, webhook: WebhookKind) -> None:
+    async def receive_events(request: Request) -> Response:
+        return await _receive(request, lambda webhooks, *args: webhooks.receive(kind.name, *args), webhook.max_bytes)
+
+    router.add_api_route(
+        f"/{kind.name}-events",
+        receive_events,
+        methods=["POST"],
+        name=f"{kind.name}_events",
+        description=webhook.description,
+        responses=_RESPONSES,
+    )
 
 
 async def _receive(
@@ -121,3 +95,8 @@ def refuse_event(request: Request, error: MailwrightError) -> Response:
     log.warning("event_rejected", path=request.url.path, code=error.code, reason=str(error))
     status = next(status for kind, status in STATUSES.items() if isinstance(error, kind))
     return problem(status, error.code, str(error))
+
+
+for _kind in KINDS.values():
+    if _kind.webhook is not None:
+        _add_route(_kind, _kind.webhook)

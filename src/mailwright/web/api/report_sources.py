@@ -6,9 +6,10 @@ import orjson
 from fastapi import Request
 from starlette.responses import Response
 
-from mailwright.events.parsed_events import MAX_BODY_BYTES
-from mailwright.events.rejected_events import EventRejected
+from mailwright.domain.foreign_json import load_json
+from mailwright.ops.provider_kind import MAX_WEBHOOK_BYTES
 from mailwright.outbox import tenants
+from mailwright.providers.inbound.rejected_events import EventRejected
 from mailwright.schemas.base import extend
 from mailwright.schemas.inbound_events import InboundEventsResponse
 from mailwright.schemas.report_sources import (
@@ -19,7 +20,6 @@ from mailwright.schemas.report_sources import (
     report_source_response,
 )
 from mailwright.sources.api.validation import FieldError, RequestInvalid, parse
-from mailwright.storage.foreign_json import load_json
 from mailwright.web.api.administrator import AdministratorDep
 from mailwright.web.api.caller import Credential
 from mailwright.web.api.inbound import refuse_event
@@ -43,7 +43,7 @@ _DESCRIBED = describe_responses({HTTPStatus.OK: InboundEventsResponse}, *_PROBLE
 )
 async def receive_reports(sourceName: str, request: Request, engine: EngineDep) -> Response:  # noqa: N803
     """Record reports about messages. The signature authenticates the request; a repeated report counts once."""
-    body = await read_bytes(request, MAX_BODY_BYTES)
+    body = await read_bytes(request, MAX_WEBHOOK_BYTES)
     try:
         source = await engine.report_sources.authenticate(sourceName, request.headers, body)
     except EventRejected as error:

@@ -6,8 +6,8 @@ from typing import Final
 from mailwright.content.tracked_links import add_parameters, insert_in_links, is_trackable
 from mailwright.content.variables import STANDARD_VARIABLES
 from mailwright.domain.translation import gettext
-from mailwright.events.sanitize import link_without_query
 from mailwright.outbox.tallies import MAX_URL_CHARACTERS
+from mailwright.providers.inbound.sanitize import link_without_query
 from mailwright.sources.campaigns.definition import CampaignDefinition
 from mailwright.sources.campaigns.engagement import CampaignEngagement, LinkEngagement
 

@@ -15,12 +15,12 @@ from mailwright.content.blocks.document import is_variable
 from mailwright.content.presend_checks import IssueLevel, PresendIssue
 from mailwright.content.template import InvalidTemplate
 from mailwright.domain.errors import InvalidInput, MailwrightError
+from mailwright.domain.foreign_json import load_json
 from mailwright.domain.translation import gettext
 from mailwright.schemas.composer import PreviewedEmail, TestedEmail
 from mailwright.sources.api.messages import RequestContext
 from mailwright.sources.api.validation import parse
 from mailwright.sources.campaigns.test_send import SUBJECT_PREFIX
-from mailwright.storage.foreign_json import load_json
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.advice import FIX_PAGES

@@ -13,12 +13,14 @@ from mailwright.app.stored_settings import EffectiveSettings, load_effective
 from mailwright.app.wiring import Engine
 from mailwright.domain.errors import ConfigurationInvalid, InvalidInput, MailwrightError, NotPossibleNow
 from mailwright.domain.translation import gettext
+from mailwright.ops.provider_kinds import KINDS
 from mailwright.ops.stored import SECRETS
 from mailwright.web.dashboard import settings
 from mailwright.web.dashboard.forms import Errors, Fields, read_fields
 from mailwright.web.dashboard.installation_values import installation_values, require_installation
 from mailwright.web.dashboard.shell import PageRoute, fragment, page, redirect
 from mailwright.web.dashboard.stored_forms import (
+    SMTP_FORMS,
     Changes,
     limit_changes,
     provider_changes,
@@ -32,7 +34,7 @@ from mailwright.web.state import EngineDep
 
 router = APIRouter(prefix="/settings", route_class=PageRoute, include_in_schema=False)
 
-SECRET_FIELDS = ("smtp_password", "smtpbz_password", "brevo_password", *(SECRETS - {"dkim_key"}))
+SECRET_FIELDS = (*(f"{prefix}_password" for prefix in SMTP_FORMS), *(SECRETS - {"dkim_key"}))
 
 
 @router.get("/sender")
@@ -62,7 +64,8 @@ async def check_provider(request: Request, engine: EngineDep, visitor: AdminDep)
         problems: list[str] = []
     except (InvalidInput, ConfigurationInvalid) as error:
         found, problems = [], list(stored_errors(error).values())
-    values = {"found": found, "problems": problems, "is_mailbox": form["provider"] == "mailbox"}
+    is_local = form["provider"] in KINDS and KINDS[form["provider"]].is_local
+    values = {"found": found, "problems": problems, "is_mailbox": is_local}
     return fragment(request, visitor, "settings/connection.html", **values)
 
 

@@ -3,18 +3,17 @@
 from typing import Any, Final
 
 from mailwright.access.roles import Forbidden
-from mailwright.app.setting_rules import MAILGUN_REGIONS, SENDGRID_REGIONS
 from mailwright.app.stored_settings import EffectiveSettings, load_effective
 from mailwright.app.wiring import Engine
 from mailwright.domain.clock import SECOND
 from mailwright.domain.translation import gettext
 from mailwright.ops.catalogues import LANGUAGES
+from mailwright.ops.provider_kinds import KINDS
+from mailwright.ops.stored import SECRETS
 from mailwright.outbox.workers import list_present
 from mailwright.web.dashboard.forms import Fields
 from mailwright.web.dashboard.stored_forms import (
     ENCRYPTIONS,
-    PROVIDER_FIELDS,
-    PROVIDERS,
     SENDER_FIELDS,
     SMTP_AUTHS,
     TRACKING_MODES,
@@ -55,11 +54,10 @@ async def installation_values(engine: Engine, visitor: Visitor, form: Fields | N
         "secrets": secret_notes(used),
         # The settings of each form, to hide the button of a form that cannot change anything.
         "sender_fields": ("sender", *SENDER_FIELDS),
-        "provider_fields": PROVIDER_FIELDS[used.provider] if "provider" in fixed else ("provider",),
-        "provider_choices": PROVIDERS,
+        "provider_fields": KINDS[used.provider].form_settings if "provider" in fixed else ("provider",),
+        "provider_kinds": KINDS,
+        "secret_settings": SECRETS,
         "encryptions": ENCRYPTIONS,
-        "sendgrid_regions": SENDGRID_REGIONS,
-        "mailgun_regions": MAILGUN_REGIONS,
         "smtp_auths": SMTP_AUTHS,
         "tracking_modes": TRACKING_MODES,
     }

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from mailwright.app.named_providers import KINDS, fields_of, is_secret, named_provider, required_fields
+from mailwright.app.named_providers import fields_of, is_secret, named_provider, required_fields
 from mailwright.app.provider_test import advice_for
 from mailwright.app.wiring import Engine
 from mailwright.domain.clock import Instant
@@ -14,6 +14,7 @@ from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.domain.message import Source
 from mailwright.domain.provider_routes import ALL_SOURCES, INSTALLATION, parse_source
 from mailwright.domain.translation import gettext, lazy_gettext
+from mailwright.ops.provider_kinds import KINDS
 from mailwright.ops.settings import Settings
 from mailwright.ops.stored import variable_of
 from mailwright.outbox import tenants

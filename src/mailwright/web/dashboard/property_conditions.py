@@ -7,7 +7,7 @@ from typing import Any, Final
 import orjson
 
 from mailwright.domain.errors import InvalidInput
-from mailwright.storage.foreign_json import load_json
+from mailwright.domain.foreign_json import load_json
 
 # The comparisons of the API by the sign of a line. Longer signs come first.
 _SIGNS: Final = {

@@ -9,10 +9,10 @@ from typing import Any, Final
 import orjson
 
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.foreign_json import load_json
 from mailwright.domain.recurrence import WEEKDAYS
 from mailwright.domain.translation import gettext
 from mailwright.schemas.sequence_document_text import kind_of, trigger_kind
-from mailwright.storage.foreign_json import load_json
 from mailwright.web.dashboard.campaigns_forms import variables_of, variables_text
 from mailwright.web.dashboard.forms import Fields
 from mailwright.web.dashboard.property_conditions import conditions_of, conditions_text

@@ -12,13 +12,13 @@ from mailwright.access.roles import Role
 from mailwright.app.wiring import Engine
 from mailwright.content.template import InvalidTemplate
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound, NotPossibleNow
+from mailwright.domain.foreign_json import load_json
 from mailwright.domain.translation import gettext
 from mailwright.schemas.sequence_files import MAX_FILE_BYTES, read_sequence_file
 from mailwright.sources.api.validation import RequestInvalid
 from mailwright.sources.sequences.bundles import add_templates
 from mailwright.sources.sequences.ready import ReadySequences
 from mailwright.sources.sequences.records import StoredSequence
-from mailwright.storage.foreign_json import load_json
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.sequences import list_options, ready_cards
 from mailwright.web.dashboard.shell import PageRoute, page, redirect

@@ -1,6 +1,6 @@
 """Forms for the settings in the database: fill them, and convert the input to stored values."""
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Container, Iterable
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
@@ -15,29 +15,20 @@ from mailwright.content.headers import find_unwritable
 from mailwright.domain import address
 from mailwright.domain.errors import ConfigurationInvalid, InvalidInput, MailwrightError
 from mailwright.domain.translation import gettext, lazy_gettext
+from mailwright.ops.provider_kind import ProviderKind
+from mailwright.ops.provider_kinds import KINDS
 from mailwright.ops.settings import Settings
 from mailwright.ops.stored import SECRETS, STORABLE, text_of, variable_of
 from mailwright.pipeline.senders import parse_mailbox
 from mailwright.providers.protocol import ProviderCheck
-from mailwright.providers.smtp import SmtpAuth, SmtpSettings, parse_smtp_url
+from mailwright.providers.smtp.settings import SmtpAuth, SmtpSettings
+from mailwright.providers.smtp.url import parse_smtp_url
 from mailwright.web.dashboard.forms import FORM, Errors, Fields, field_errors, sentence
 from mailwright.web.session import Visitor
 
 # The value of a setting; None returns to the default.
 Changes = dict[str, str | None]
-_ProviderChanges = Callable[[Fields, Settings, Container[str]], Changes]
 
-PROVIDERS: Final = (
-    ("smtp", lazy_gettext("SMTP server"), lazy_gettext("Your own mail server, or any service with an SMTP login")),
-    ("ses", "Amazon SES", lazy_gettext("With an access key, or the role of this machine")),
-    ("sendgrid", "SendGrid", lazy_gettext("With an API key")),
-    ("mailgun", "Mailgun", lazy_gettext("With an API key and a domain")),
-    ("postmark", "Postmark", lazy_gettext("With the token of a server")),
-    ("resend", "Resend", lazy_gettext("With an API key")),
-    ("brevo", "Brevo", lazy_gettext("With an SMTP key")),
-    ("smtpbz", "smtp.bz", lazy_gettext("With the SMTP login of your account")),
-    ("mailbox", lazy_gettext("Local mailbox"), lazy_gettext("To try things out: nobody receives anything")),
-)
 ENCRYPTIONS: Final = (
     ("starttls", lazy_gettext("STARTTLS (usually port 587)")),
     ("tls", lazy_gettext("TLS (usually port 465)")),
@@ -80,27 +71,15 @@ OAUTH_FIELDS: Final = (
     "oauth_refresh_token",
     "oauth_scope",
 )
-# The settings that the form of each provider shows.
-PROVIDER_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "smtp": ("smtp_url",),
-    "ses": ("aws_region", "aws_access_key_id", "aws_secret_access_key", "ses_configuration_set"),
-    "sendgrid": ("sendgrid_api_key", "sendgrid_url"),
-    "smtpbz": ("smtpbz_smtp_url", "smtpbz_api_key"),
-    "mailgun": ("mailgun_api_key", "mailgun_domain", "mailgun_url", "mailgun_webhook_signing_key"),
-    "postmark": ("postmark_server_token", "postmark_message_stream", "postmark_webhook_secret"),
-    "resend": ("resend_api_key", "resend_webhook_secret"),
-    "brevo": ("brevo_smtp_url", "brevo_webhook_secret"),
-    "mailbox": (),
-}
+# The settings of providers with an SMTP server, by the prefix of the form fields.
+SMTP_FORMS: Final = {kind.name: kind.smtp_server.name for kind in KINDS.values() if kind.smtp_server is not None}
 # Form fields whose setting has another name, to show errors beside them.
 _FORM_FIELDS: Final = {
     "sender": "sender_address",
-    "smtp_url": "smtp_host",
-    "smtpbz_smtp_url": "smtpbz_host",
-    "brevo_smtp_url": "brevo_host",
     "tracking": "installation_tracking",
-} | {name: f"default_{name}" for name in LIMIT_FIELDS}
-_SMTP_FORMS: Final = {"smtp": "smtp_url", "smtpbz": "smtpbz_smtp_url", "brevo": "brevo_smtp_url"}
+    **{name: f"default_{name}" for name in LIMIT_FIELDS},
+    **{setting: f"{prefix}_host" for prefix, setting in SMTP_FORMS.items()},
+}
 
 
 async def save_changes(engine: Engine, visitor: Visitor, changes: Changes) -> bool:
@@ -193,10 +172,10 @@ def _sender(form: Fields) -> str | None:
 
 def provider_values(settings: Settings) -> Fields:
     """Return the form of the providers. Secrets stay empty; `secret_notes` says whether they are set."""
-    shown = {name for names in (*PROVIDER_FIELDS.values(), OAUTH_FIELDS) for name in names} - SECRETS
+    shown = {*OAUTH_FIELDS, *(name for kind in KINDS.values() for name in kind.form_settings)} - SECRETS
     found = Fields({name: str(value) for name in shown if (value := getattr(settings, name)) is not None})
     found["provider"] = settings.provider
-    for prefix, name in _SMTP_FORMS.items():
+    for prefix, name in SMTP_FORMS.items():
         server = _smtp_server(getattr(settings, name))
         if server is not None:
             found |= {f"{prefix}_host": server.host, f"{prefix}_port": str(server.port), f"{prefix}_tls": server.tls}
@@ -213,7 +192,7 @@ def secret_notes(settings: Settings) -> dict[str, str]:
         if value is None:
             continue
         notes[name] = gettext("{name} Leave the field empty to keep it.", name=sentence(masked(name, text_of(value))))
-    for prefix, name in _SMTP_FORMS.items():
+    for prefix, name in SMTP_FORMS.items():
         server = _smtp_server(getattr(settings, name))
         notes.pop(name, None)
         if server is not None and server.password is not None:
@@ -224,15 +203,22 @@ def secret_notes(settings: Settings) -> dict[str, str]:
 def provider_changes(form: Fields, settings: Settings, fixed: Container[str] = ()) -> Changes:
     """Return the values of the chosen provider. Other providers and fixed settings do not change."""
     provider = form["provider"]
-    if provider not in _PROVIDER_CHANGES:
+    if provider not in KINDS:
         raise InvalidInput(gettext("Choose a provider."), field="provider")
-    changes = _PROVIDER_CHANGES[provider](form, settings, fixed)
+    changes = _form_changes(KINDS[provider], form, settings, fixed)
     return {"provider": provider, **{name: text for name, text in changes.items() if name not in fixed}}
 
 
-def _smtp_changes(form: Fields, settings: Settings, fixed: Container[str]) -> Changes:
-    changes: Changes = {} if "smtp_url" in fixed else {"smtp_url": _smtp_url(form, "smtp", settings.smtp_url)}
-    if form["smtp_auth"] != SmtpAuth.XOAUTH2:
+def _form_changes(kind: ProviderKind, form: Fields, settings: Settings, fixed: Container[str]) -> Changes:
+    """Return the values of the fields of this kind. Empty secrets are kept."""
+    changes = _field_changes(form, (field.name for field in kind.form_fields))
+    # A secret that belongs to another setting does not stay without it.
+    needing = [field for field in kind.form_fields if field.needs and field.needs not in fixed]
+    changes |= {field.name: None for field in needing if not form[field.needs]}
+    server = kind.smtp_server
+    if server is not None and server.name not in fixed:
+        changes[server.name] = _smtp_url(form, kind.name, getattr(settings, server.name))
+    if server is None or not server.has_oauth or form[f"{kind.name}_auth"] != SmtpAuth.XOAUTH2:
         return changes
     _require_secrets_again(form, settings, fixed, changes)
     return {**_field_changes(form, OAUTH_FIELDS), **changes}
@@ -256,46 +242,11 @@ def _require_secrets_again(form: Fields, settings: Settings, fixed: Container[st
             )
 
 
-def _smtp_account_changes(name: str, secret: str) -> _ProviderChanges:
-    """Return the changes of a provider with an SMTP server and another secret."""
-    url = f"{name}_smtp_url"
-
-    def changes_of(form: Fields, settings: Settings, fixed: Container[str]) -> Changes:
-        changes = _kept_if_empty(form, secret)
-        return changes if url in fixed else {**changes, url: _smtp_url(form, name, getattr(settings, url))}
-
-    return changes_of
-
-
-def _ses_changes(form: Fields, _settings: Settings, fixed: Container[str]) -> Changes:
-    names = ("aws_region", "aws_access_key_id", "ses_configuration_set")
-    changes: Changes = {name: form[name] or None for name in names}
-    if not form["aws_access_key_id"] and "aws_access_key_id" not in fixed:
-        return {**changes, "aws_secret_access_key": None}
-    return {**changes, **_kept_if_empty(form, "aws_secret_access_key")}
-
-
-def _api_changes(name: str) -> _ProviderChanges:
-    """Return the changes of a provider whose settings have fields of the same names. Empty secrets are kept."""
-
-    return lambda form, _settings, _fixed: _field_changes(form, PROVIDER_FIELDS[name])
-
-
 def _field_changes(form: Fields, names: Iterable[str]) -> Changes:
     changes: Changes = {}
     for name in names:
         changes |= _kept_if_empty(form, name) if name in SECRETS else {name: form[name] or None}
     return changes
-
-
-_PROVIDER_CHANGES: Final[Mapping[str, _ProviderChanges]] = {
-    "smtp": _smtp_changes,
-    "ses": _ses_changes,
-    **{name: _api_changes(name) for name in ("sendgrid", "mailgun", "postmark", "resend")},
-    "smtpbz": _smtp_account_changes("smtpbz", "smtpbz_api_key"),
-    "brevo": _smtp_account_changes("brevo", "brevo_webhook_secret"),
-    "mailbox": lambda _form, _settings, _fixed: {},
-}
 
 
 def _kept_if_empty(form: Fields, name: str) -> Changes:

@@ -10,14 +10,14 @@ from mailwright.app.wiring import Engine
 from mailwright.audience.lists import GENERAL, list_all
 from mailwright.audience.preferences import has_unsubscribed_from_all, is_blocked
 from mailwright.audience.status import ContactStatusService
-from mailwright.domain.unsubscribe_confirmation import UnsubscribeConfirmation
-from mailwright.events.tracking.machines import (
+from mailwright.domain.machines import (
     is_machine_request,
     is_navigation_by_person,
     is_other_request,
     is_prefetch,
     is_too_soon,
 )
+from mailwright.domain.unsubscribe_confirmation import UnsubscribeConfirmation
 from mailwright.outbox.message_records import find_sent_at
 from mailwright.web.bodies import json_response
 from mailwright.web.errors import problem

@@ -10,9 +10,9 @@ import orjson
 from mailwright.audience import contact_fields
 from mailwright.domain import address
 from mailwright.domain.divisions import EXAMPLE, OCD_IDS, division_ids, malformed_division
+from mailwright.domain.foreign_json import load_json
 from mailwright.domain.printable import is_printable
 from mailwright.domain.unsubscribe_tokens import GENERAL
-from mailwright.storage.foreign_json import load_json
 
 STATE: Final = "state"
 ACTIVE: Final = "active"

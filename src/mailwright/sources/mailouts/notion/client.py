@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 import orjson
 
 from mailwright.domain.clock import SECOND, Clock, Instant
+from mailwright.domain.foreign_json import load_json
 from mailwright.domain.translation import lazy_gettext
 from mailwright.ops.logs import logger
 from mailwright.providers.http import Disconnect, HttpClient, HttpResponse
@@ -19,7 +20,6 @@ from mailwright.sources.mailouts.notion.ids import is_id, notion_id
 from mailwright.sources.mailouts.notion.pages import DataSource, NotionPage
 from mailwright.sources.mailouts.notion.properties import Cell, build_properties, plain
 from mailwright.sources.mailouts.notion.rate_limit import SharedRateLimit
-from mailwright.storage.foreign_json import load_json
 
 NOTION_URL = "https://api.notion.com"
 # Newest first. Older versions cannot read a database with more than one data source.

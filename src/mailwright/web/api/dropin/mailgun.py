@@ -23,6 +23,7 @@ from mailwright.content.headers import Mailbox, message_id, message_id_line
 from mailwright.content.raw import MAX_RAW_BYTES, parse_raw, with_crlf
 from mailwright.domain.address import domain_of
 from mailwright.domain.clock import isoformat, to_instant
+from mailwright.domain.foreign_json import load_json
 from mailwright.domain.ids import uuid7
 from mailwright.domain.message import ALTERNATIVES
 from mailwright.domain.tracking import TrackingMode
@@ -32,7 +33,6 @@ from mailwright.sources.api.messages import RequestContext
 from mailwright.sources.api.raw import HEADER_PREFIX
 from mailwright.sources.api.requests import UNKNOWN_TYPE
 from mailwright.sources.api.validation import FieldError, RequestInvalid, field_errors
-from mailwright.storage.foreign_json import load_json
 from mailwright.web.api.dropin.bulk import list_of_header, mark_links, without_unsubscribe
 from mailwright.web.api.dropin.requests import (
     Addresses,

@@ -20,9 +20,9 @@ from mailwright.audience.contacts import ContactChange
 from mailwright.audience.external_ids import find_addresses, record_external_id
 from mailwright.domain.clock import Instant, isoformat
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotDurable, Unauthorized
+from mailwright.domain.foreign_json import load_json
 from mailwright.domain.schedule import has_zone, parse_time
 from mailwright.sources.api.messages import RequestContext
-from mailwright.storage.foreign_json import load_json
 from mailwright.web.api.dropin.requests import answer_errors, basic_credentials, bearer_key
 from mailwright.web.api.routes import Routes
 from mailwright.web.bodies import MAX_BODY_BYTES, json_response, read_bytes, too_large

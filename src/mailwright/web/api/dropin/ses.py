@@ -20,12 +20,12 @@ from starlette.responses import Response
 from mailwright.access.signature_v4 import Signature, SignatureInvalid, SignedRequest, parse_signature, verify_signature
 from mailwright.content.raw import MAX_RAW_BYTES, with_crlf
 from mailwright.domain.address import split_mailbox
+from mailwright.domain.foreign_json import load_json
 from mailwright.sources.api.emails import AcceptedEmail, AddressedEmail
 from mailwright.sources.api.messages import RejectedItem, RequestContext
 from mailwright.sources.api.requests import MAX_REPLY_TO, TemplateNotFound
 from mailwright.sources.api.senders import SenderDomainNotVerified, SenderNotAllowed
 from mailwright.sources.api.validation import FieldError, RequestInvalid, parse
-from mailwright.storage.foreign_json import load_json
 from mailwright.web.api.caller import KEY_NAME
 from mailwright.web.api.dropin.requests import (
     ListOf,

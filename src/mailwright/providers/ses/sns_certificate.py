@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.x509.oid import NameOID
 
 from mailwright.domain.clock import Instant, to_instant
-from mailwright.events.rejected_events import ForgedEvent
+from mailwright.providers.inbound.rejected_events import ForgedEvent
 
 MIN_KEY_BITS = 2_048
 

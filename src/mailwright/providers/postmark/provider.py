@@ -29,7 +29,10 @@ from mailwright.providers.parsed_mime.fields import (
     to_json,
 )
 from mailwright.providers.parsed_mime.parsed_message import ParsedAttachment, ParsedMailbox, ParsedMessage
+from mailwright.providers.postmark.kind import PostmarkFields
 from mailwright.providers.protocol import ProviderCheck
+from mailwright.providers.purpose import without_purpose
+from mailwright.providers.reading_settings import about, missing_setting
 from mailwright.providers.responses import ResultTemplates
 
 PROVIDER: Final = "postmark"
@@ -160,3 +163,18 @@ def _attachment(source: ParsedAttachment) -> dict[str, str]:
         "ContentType": source.content_type,
     }
     return attachment if source.content_id is None else {**attachment, "ContentID": f"cid:{source.content_id}"}
+
+
+def read_settings(settings: PostmarkFields) -> PostmarkSettings:
+    if settings.postmark_server_token is None:
+        raise missing_setting("POSTMARK_SERVER_TOKEN", PROVIDER, settings)
+    with about("POSTMARK_SERVER_TOKEN, POSTMARK_MESSAGE_STREAM, MAILWRIGHT_POSTMARK_URL"):
+        return PostmarkSettings(
+            settings.postmark_server_token.get_secret_value(),
+            settings.postmark_message_stream,
+            without_purpose(settings.postmark_url),
+        )
+
+
+def make_provider(settings: PostmarkFields, clock: Clock, http: HttpClient, *, reports_events: bool) -> Postmark:
+    return Postmark(read_settings(settings), http, clock, reports_events=reports_events)

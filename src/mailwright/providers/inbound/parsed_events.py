@@ -1,20 +1,26 @@
 """Functions that the parsers of provider events share."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Protocol
 
 import orjson
 
+from mailwright.domain.clock import Instant
+from mailwright.domain.foreign_json import load_json
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
-from mailwright.events.rejected_events import MalformedEvent
-from mailwright.events.used_signatures import UsedSignature
-from mailwright.storage.foreign_json import load_json
+from mailwright.providers.inbound.rejected_events import MalformedEvent
 
-# The largest body of a webhook. Providers collect events in batches.
-MAX_BODY_BYTES: Final = 10 * 1024 * 1024
+
+@dataclass(frozen=True, slots=True)
+class UsedSignature:
+    """A verified signature, the digest of the body that came with it, and when it is too old to be accepted."""
+
+    signature: str
+    body: str
+    ends_at: Instant
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +30,18 @@ class ParsedEvents:
     reports: tuple[Report, ...] = ()
     skipped: Mapping[str, int] = field(default_factory=dict)
     signature: UsedSignature | None = None  # Only if it does not cover the body.
+    by_address: bool = True  # A report without a message ID may be matched by the recipient's address.
+
+
+RecordEvents = Callable[[ParsedEvents], Awaitable[object]]
+
+
+class ProviderWebhook(Protocol):
+    """Verifies and parses the webhook of one provider."""
+
+    def parse(self, headers: Mapping[str, str], body: bytes) -> ParsedEvents | Awaitable[ParsedEvents]:
+        """Return the events. Raise `EventRejected` if the request is not authentic."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

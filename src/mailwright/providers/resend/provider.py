@@ -29,6 +29,9 @@ from mailwright.providers.parsed_mime.fields import (
 )
 from mailwright.providers.parsed_mime.parsed_message import ParsedAttachment, ParsedMessage
 from mailwright.providers.protocol import ProviderCheck
+from mailwright.providers.purpose import without_purpose
+from mailwright.providers.reading_settings import about, missing_setting
+from mailwright.providers.resend.kind import ResendFields
 from mailwright.providers.responses import ResultTemplates
 
 PROVIDER: Final = "resend"
@@ -144,3 +147,14 @@ def _attachment(source: ParsedAttachment) -> dict[str, str]:
         "filename": source.filename or "attachment",
     }
     return attachment if source.content_id is None else {**attachment, "content_id": source.content_id}
+
+
+def read_settings(settings: ResendFields) -> ResendSettings:
+    if settings.resend_api_key is None:
+        raise missing_setting("RESEND_API_KEY", PROVIDER, settings)
+    with about("RESEND_API_KEY, MAILWRIGHT_RESEND_URL"):
+        return ResendSettings(settings.resend_api_key.get_secret_value(), without_purpose(settings.resend_url))
+
+
+def make_provider(settings: ResendFields, clock: Clock, http: HttpClient, *, reports_events: bool) -> Resend:
+    return Resend(read_settings(settings), http, clock, reports_events=reports_events)

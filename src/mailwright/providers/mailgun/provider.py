@@ -26,7 +26,10 @@ from mailwright.providers.api_responses import (
 from mailwright.providers.callbacks import future_of
 from mailwright.providers.dedupe_tag import DEDUPE_TAG
 from mailwright.providers.http import HttpClient, HttpResponse
+from mailwright.providers.mailgun.kind import MailgunFields
 from mailwright.providers.protocol import ProviderCheck, ResultCallback, SendHandle
+from mailwright.providers.purpose import without_purpose
+from mailwright.providers.reading_settings import about, missing_setting
 from mailwright.providers.responses import ResultTemplates
 
 PROVIDER: Final = "mailgun"
@@ -123,3 +126,18 @@ class Mailgun(ApiProvider):
             body = b"".join((body, head.encode(), content, b"\r\n"))
         headers = {**self._authorization, "Content-Type": f"multipart/form-data; boundary={boundary}"}
         return ApiRequest(self._send_url, headers, body + f"--{boundary}--\r\n".encode())
+
+
+def read_settings(settings: MailgunFields) -> MailgunSettings:
+    if settings.mailgun_api_key is None:
+        raise missing_setting("MAILGUN_API_KEY", PROVIDER, settings)
+    if settings.mailgun_domain is None:
+        raise missing_setting("MAILGUN_DOMAIN", PROVIDER, settings)
+    with about("MAILGUN_API_KEY, MAILGUN_DOMAIN, MAILWRIGHT_MAILGUN_URL"):
+        return MailgunSettings(
+            settings.mailgun_api_key.get_secret_value(), settings.mailgun_domain, without_purpose(settings.mailgun_url)
+        )
+
+
+def make_provider(settings: MailgunFields, clock: Clock, http: HttpClient, *, reports_events: bool) -> Mailgun:
+    return Mailgun(read_settings(settings), http, clock, reports_events=reports_events)

@@ -5,9 +5,10 @@ from dataclasses import replace
 from typing import Any, Final
 
 from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.machines import is_machine_report
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
-from mailwright.events.parsed_events import (
+from mailwright.providers.inbound.parsed_events import (
     ParsedEvent,
     ParsedEvents,
     parse_each,
@@ -16,11 +17,11 @@ from mailwright.events.parsed_events import (
     short,
     short_key,
 )
-from mailwright.events.rejected_events import MalformedEvent
-from mailwright.events.sanitize import clean_metadata, link_without_query, parse_outbox_id, parse_time
-from mailwright.events.soft_bounces import correct_verdict, is_about_address
-from mailwright.events.tracking.machines import is_machine_report
-from mailwright.events.webhook_secrets import MailgunSignature
+from mailwright.providers.inbound.rejected_events import MalformedEvent
+from mailwright.providers.inbound.sanitize import clean_metadata, link_without_query, parse_outbox_id, parse_time
+from mailwright.providers.inbound.soft_bounces import correct_verdict, is_about_address
+from mailwright.providers.mailgun.kind import MailgunFields
+from mailwright.providers.mailgun.signature import MailgunSignature
 
 SOURCE: Final = "mailgun"
 # Our provider sets this variable, and Mailgun copies it into the events.
@@ -46,6 +47,12 @@ class MailgunWebhook:
         used = self._signature.check(part_of(event, "signature"), body)
         parsed = parse_each([event.get("event-data")], lambda data: _report(data, self._clock.now()), IGNORED)
         return replace(parsed, signature=used)
+
+
+def make_webhook(settings: MailgunFields, clock: Clock) -> MailgunWebhook | None:
+    """Return the webhook; None if its secret is not set."""
+    secret = settings.mailgun_webhook_signing_key
+    return None if secret is None else MailgunWebhook(secret.get_secret_value(), clock)
 
 
 def _failed(event: Mapping[str, Any]) -> ParsedEvent:

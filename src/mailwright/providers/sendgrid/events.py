@@ -1,12 +1,13 @@
 """Parse SendGrid events into reports. Each event is parsed independently of the others."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mailwright.domain.clock import Instant
+from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.machines import is_machine_report
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
-from mailwright.events.parsed_events import (
+from mailwright.providers.inbound.parsed_events import (
     ParsedEvent,
     ParsedEvents,
     digest,
@@ -15,14 +16,37 @@ from mailwright.events.parsed_events import (
     short,
     short_key,
 )
-from mailwright.events.rejected_events import MalformedEvent
-from mailwright.events.sanitize import clean_metadata, link_without_query, parse_outbox_id, parse_time
-from mailwright.events.soft_bounces import correct_verdict, is_about_address
-from mailwright.events.tracking.machines import is_machine_report
+from mailwright.providers.inbound.rejected_events import MalformedEvent
+from mailwright.providers.inbound.sanitize import clean_metadata, link_without_query, parse_outbox_id, parse_time
+from mailwright.providers.inbound.soft_bounces import correct_verdict, is_about_address
+from mailwright.providers.sendgrid.kind import SendGridFields
+
+if TYPE_CHECKING:
+    from mailwright.providers.sendgrid.signature import SendGridSignature
 
 SOURCE = "sendgrid"
 # SendGrid copies the custom arguments of a message into its events.
 MESSAGE_ID_ARGUMENT = "mailwright_message"
+
+
+class SendGridWebhook:
+    def __init__(self, signature: "SendGridSignature", clock: Clock) -> None:
+        self._signature = signature
+        self._clock = clock
+
+    def parse(self, headers: Mapping[str, str], body: bytes) -> ParsedEvents:
+        """Verify and parse a request. Raise `EventRejected` if it is not authentic."""
+        self._signature.check(headers, body)
+        return parse_events(body, self._clock.now())
+
+
+def make_webhook(settings: SendGridFields, clock: Clock) -> SendGridWebhook | None:
+    """Return the webhook; None if its key is not set."""
+    if settings.sendgrid_webhook_public_key is None:
+        return None
+    from mailwright.providers.sendgrid.signature import SendGridSignature  # noqa: PLC0415 - imported only with a key
+
+    return SendGridWebhook(SendGridSignature(settings.sendgrid_webhook_public_key, clock), clock)
 
 
 def parse_events(body: bytes, now: Instant) -> ParsedEvents:

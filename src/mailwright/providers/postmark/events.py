@@ -4,13 +4,22 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.machines import is_machine_report
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
-from mailwright.events.parsed_events import ParsedEvent, ParsedEvents, digest, parse_each, part_of, read_events, short
-from mailwright.events.sanitize import clean_metadata, link_without_query, parse_outbox_id, parse_time
-from mailwright.events.soft_bounces import correct_verdict, is_about_address
-from mailwright.events.tracking.machines import is_machine_report
-from mailwright.events.webhook_secrets import SharedSecret
+from mailwright.providers.inbound.parsed_events import (
+    ParsedEvent,
+    ParsedEvents,
+    digest,
+    parse_each,
+    part_of,
+    read_events,
+    short,
+)
+from mailwright.providers.inbound.sanitize import clean_metadata, link_without_query, parse_outbox_id, parse_time
+from mailwright.providers.inbound.soft_bounces import correct_verdict, is_about_address
+from mailwright.providers.inbound.webhook_secrets import SharedSecret
+from mailwright.providers.postmark.kind import PostmarkFields
 
 SOURCE: Final = "postmark"
 # Our provider sets this metadata, and Postmark copies it into the events.
@@ -26,6 +35,12 @@ class PostmarkWebhook:
         """Verify and parse a request. Raise `EventRejected` if it is not authentic."""
         self._secret.check(headers)
         return parse_each(read_events(body), lambda event: _report(event, self._clock.now()), IGNORED)
+
+
+def make_webhook(settings: PostmarkFields, clock: Clock) -> PostmarkWebhook | None:
+    """Return the webhook; None if its secret is not set."""
+    secret = settings.postmark_webhook_secret
+    return None if secret is None else PostmarkWebhook(secret.get_secret_value(), clock)
 
 
 # Bounce types that are not about a failed delivery, for example automatic replies.

@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.machines import is_machine_report
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
-from mailwright.events.parsed_events import (
+from mailwright.providers.inbound.parsed_events import (
     ParsedEvent,
     ParsedEvents,
     parse_each,
@@ -15,10 +16,10 @@ from mailwright.events.parsed_events import (
     short,
     short_key,
 )
-from mailwright.events.sanitize import clean_metadata, link_without_query, parse_outbox_id, parse_time
-from mailwright.events.soft_bounces import correct_verdict, is_about_address
-from mailwright.events.tracking.machines import is_machine_report
-from mailwright.events.webhook_secrets import SvixSignature
+from mailwright.providers.inbound.sanitize import clean_metadata, link_without_query, parse_outbox_id, parse_time
+from mailwright.providers.inbound.soft_bounces import correct_verdict, is_about_address
+from mailwright.providers.inbound.webhook_secrets import SvixSignature
+from mailwright.providers.resend.kind import ResendFields
 
 SOURCE: Final = "resend"
 # Our provider sets this tag, and Resend copies it into the events.
@@ -37,6 +38,12 @@ class ResendWebhook:
         return parse_each(
             numbered, lambda each: _report(each[1], short_key(identifier, each[0]), self._clock.now()), IGNORED
         )
+
+
+def make_webhook(settings: ResendFields, clock: Clock) -> ResendWebhook | None:
+    """Return the webhook; None if its secret is not set."""
+    secret = settings.resend_webhook_secret
+    return None if secret is None else ResendWebhook(secret.get_secret_value(), clock)
 
 
 def _bounced(data: Mapping[str, Any]) -> ParsedEvent:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
+from pydantic import SecretStr
 
 from mailwright.domain.clock import HOUR, Clock, Instant
 from mailwright.domain.results import ErrorCategory, ResultKind, SendResult
@@ -13,8 +14,11 @@ from mailwright.domain.translation import lazy_gettext
 from mailwright.providers.api_provider import require_https, require_key
 from mailwright.providers.http import Disconnect, HttpClient
 from mailwright.providers.protocol import AccountQuota, ProviderCheck
-from mailwright.providers.smtp import SmtpSettings, Timeouts
+from mailwright.providers.reading_settings import about, read_smtp_url
+from mailwright.providers.route import providers_of
+from mailwright.providers.smtp.settings import SmtpSettings, Timeouts
 from mailwright.providers.smtp_account import SmtpAccount
+from mailwright.providers.smtpbz.kind import SmtpBzFields
 
 TIMEOUT_SECONDS = 30.0
 
@@ -166,3 +170,21 @@ def _detail(numbers: Mapping[str, int | None]) -> str:
         if numbers[most] is not None:
             parts.append(f"{numbers[sent] or 0} of {numbers[most]} sent this {period}")
     return ", ".join(parts)
+
+
+def read_settings(settings: SmtpBzFields) -> SmtpBzSettings:
+    smtp = read_smtp_url("smtpbz", *_smtp_url(settings), settings)
+    key = settings.smtpbz_api_key
+    with about("SMTPBZ_API_KEY, MAILWRIGHT_SMTPBZ_URL"):
+        return SmtpBzSettings(smtp, key.get_secret_value() if key else None, settings.smtpbz_url)
+
+
+def _smtp_url(settings: SmtpBzFields) -> tuple[str, SecretStr | None]:
+    """Return SMTPBZ_SMTP_URL, or the general SMTP URL if `smtp` is not in the route."""
+    if settings.smtpbz_smtp_url is None and settings.smtp_url is not None and "smtp" not in providers_of(settings):
+        return "MAILWRIGHT_SMTP_URL", settings.smtp_url
+    return "SMTPBZ_SMTP_URL", settings.smtpbz_smtp_url
+
+
+def make_provider(settings: SmtpBzFields, clock: Clock, http: HttpClient, *, reports_events: bool) -> SmtpBz:
+    return SmtpBz(read_settings(settings), http, clock=clock)

@@ -8,8 +8,10 @@ from typing import Final
 
 from mailwright.domain.clock import Clock
 from mailwright.domain.outgoing import OutgoingMessage
+from mailwright.providers.brevo.kind import BrevoFields
 from mailwright.providers.protocol import ResultCallback, SendHandle
-from mailwright.providers.smtp import SmtpSettings, Timeouts
+from mailwright.providers.reading_settings import read_smtp_url
+from mailwright.providers.smtp.settings import SmtpSettings, Timeouts
 from mailwright.providers.smtp_account import SmtpAccount
 
 MESSAGE_HEADER: Final = "X-Mailin-custom"
@@ -34,3 +36,11 @@ class Brevo(SmtpAccount):
         # A header in front of the others does not break the DKIM signature.
         content = f"{MESSAGE_HEADER}: {message.outbox_id}\r\n".encode() + message.content
         return super().send_with_callback(replace(message, content=content), on_result)
+
+
+def read_settings(settings: BrevoFields) -> SmtpSettings:
+    return read_smtp_url("brevo", "BREVO_SMTP_URL", settings.brevo_smtp_url, settings)
+
+
+def make_provider(settings: BrevoFields, clock: Clock, _http: object, *, reports_events: bool) -> Brevo:
+    return Brevo(read_settings(settings), clock=clock, reports_events=reports_events)

@@ -11,13 +11,13 @@ import orjson
 
 from mailwright.domain.clock import Clock
 from mailwright.domain.errors import ConfigurationInvalid, MailwrightError
+from mailwright.domain.foreign_json import load_json
 from mailwright.domain.translation import lazy_gettext
-from mailwright.events.inbound_webhooks import record_ses_event
-from mailwright.events.rejected_events import EventRejected, MalformedEvent, TopicNotAllowed
-from mailwright.events.reports import Reports
 from mailwright.ops.logs import logger
 from mailwright.providers.aws import AwsKeyChain, AwsKeysMissing, AwsSigner
-from mailwright.storage.foreign_json import load_json
+from mailwright.providers.inbound.parsed_events import RecordEvents
+from mailwright.providers.inbound.rejected_events import EventRejected, MalformedEvent, TopicNotAllowed
+from mailwright.providers.ses.events import read_event
 
 if TYPE_CHECKING:
     from mailwright.providers.http import HttpClient
@@ -119,9 +119,9 @@ class SqsEventSource:
     name = "queue"
     pause_seconds = 0.0
 
-    def __init__(self, queue: SqsQueue, reports: Reports, clock: Clock, topics: Sequence[str] = ()) -> None:
+    def __init__(self, queue: SqsQueue, record: RecordEvents, clock: Clock, topics: Sequence[str] = ()) -> None:
         self._queue = queue
-        self._reports = reports
+        self._record = record
         self._clock = clock
         self._topics = frozenset(topics)
 
@@ -139,7 +139,7 @@ class SqsEventSource:
     async def _process(self, message: SqsMessage) -> bool:
         try:
             event = self._event_in(message.body)
-            await record_ses_event(self._reports, event, self._clock, by_address=bool(self._topics))
+            await self._record(read_event(event, self._clock, by_address=bool(self._topics)))
         except EventRejected as error:
             log.warning("sqs_message_rejected", message_id=message.message_id, code=error.code, reason=str(error))
             return False

@@ -8,6 +8,7 @@ from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import ErrorCategory, ResultKind, SendResult, sent
 from mailwright.domain.translation import lazy_gettext
+from mailwright.ops.settings import Settings
 from mailwright.providers.protocol import ProviderCheck
 
 PARTS = ("tmp", "new", "cur")
@@ -85,3 +86,11 @@ class MailboxProvider:
             blames_provider=code == "MAILBOX_NOT_WRITABLE",
             definitely_not_sent=True,
         )
+
+
+def read_settings(settings: Settings) -> Path:
+    return settings.mailbox
+
+
+def make_provider(settings: Settings, clock: Clock, _http: object, *, reports_events: bool) -> MailboxProvider:
+    return MailboxProvider(read_settings(settings), clock)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mailwright.events.rejected_events import VerificationUnavailable
+from mailwright.providers.inbound.rejected_events import VerificationUnavailable
 
 if TYPE_CHECKING:
     from mailwright.providers.http import HttpClient

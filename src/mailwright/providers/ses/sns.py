@@ -18,22 +18,20 @@ from urllib.parse import parse_qs, urlsplit
 import orjson
 
 from mailwright.domain.clock import HOUR, MINUTE, Clock, Instant, to_instant
-from mailwright.events.fetch import AmazonFetcher
-from mailwright.events.rejected_events import (
+from mailwright.domain.foreign_json import load_json
+from mailwright.ops.logs import logger
+from mailwright.providers.inbound.rejected_events import (
     ForgedEvent,
     MalformedEvent,
     StaleEvent,
     TopicNotAllowed,
     VerificationUnavailable,
 )
-from mailwright.ops.logs import logger
-from mailwright.storage.foreign_json import load_json
+from mailwright.providers.ses.fetch import AmazonFetcher
 
 if TYPE_CHECKING:
-    from mailwright.events.sns_certificate import SnsCertificate
+    from mailwright.providers.ses.sns_certificate import SnsCertificate
 
-# Maximum size of a body. SNS messages have up to 256 KB, and escaping makes nested JSON longer.
-MAX_BODY_BYTES = 2 * 1024 * 1024
 # Maximum age of an envelope. SNS retries for up to an hour with the first timestamp; the rest allows for clock skew. A
 # long time is safe, because a repeated event changes nothing.
 MAX_AGE: Instant = 2 * HOUR
@@ -282,7 +280,7 @@ class FolderCertificates:
 
 
 def _load_certificate(content: bytes) -> "SnsCertificate":
-    from mailwright.events.sns_certificate import SnsCertificate  # noqa: PLC0415 - imported on first use: see there
+    from mailwright.providers.ses.sns_certificate import SnsCertificate  # noqa: PLC0415 - imported on first use: see there
 
     return SnsCertificate(content)
 

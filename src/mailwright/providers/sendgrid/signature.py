@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.serialization import load_der_public_key
 from mailwright.domain.clock import HOUR, MINUTE, SECOND, Clock, Instant
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.translation import lazy_gettext
-from mailwright.events.rejected_events import ForgedEvent, StaleEvent
+from mailwright.providers.inbound.rejected_events import ForgedEvent, StaleEvent
 
 # Maximum age of a timestamp. SendGrid retries for a day and may keep the first timestamp. A long time is safe, because
 # a repeated event changes nothing.

@@ -1,0 +1,1 @@
+"""Functions that the kinds of providers share to verify and parse their events."""

@@ -1,0 +1,1 @@
+"""Write messages to a local maildir."""
