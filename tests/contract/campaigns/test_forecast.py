@@ -20,10 +20,11 @@ from mailwright.outbox import quotas
 from mailwright.outbox.defer import defer_lane
 from mailwright.outbox.limits import DefaultLimits
 from mailwright.outbox.quotas import QuotaReport
-from mailwright.outbox.workers import WorkerPresence, WorkerRegistry
+from mailwright.outbox.workers import WorkerPresence, WorkerRegistry, list_present
 from mailwright.sources.campaigns.entries import CampaignSnapshot
 from mailwright.sources.campaigns.forecast import Forecast, forecast
 from mailwright.sources.campaigns.forecast_values import ASSUMED_RATE, CampaignForecast, ForecastAssumption
+from mailwright.storage.database import Database
 from mailwright.storage.tables import campaigns, deliveries, lane_deferrals, messages, queue_entries
 from tests.builders import DEFAULT_TENANT, Bench, a_bench, a_newsletter, a_tenant, change_tenant
 from tests.conftest import DatabaseAddress
@@ -294,3 +295,34 @@ async def test_idle_forecast_uses_the_highest_recent_rate(bench: Bench) -> None:
     found = await forecast(bench.database, bench.clock, defaults, tenant_id=None)
     assert (found.rate, found.workers) == (ASSUMED_RATE, 0)
     assert found.assumptions[0] is ForecastAssumption.NO_WORKER
+
+
+async def admit(bench: Bench, messages: int) -> None:
+    """Let a worker that does not report claim messages and reserve their permits."""
+    worker = await bench.worker(ScriptedProvider(), "dead")
+    batch = await worker.parts.claims.claim(messages)
+    assert len(await worker.parts.gate.admit(worker.parts.claims, batch)) == messages
+
+
+async def test_permits_of_a_killed_worker_count_once(bench: Bench) -> None:
+    await change_tenant(bench.database, rate_per_hour=12)
+    await a_queued_campaign(bench, 12)
+    await admit(bench, 3)
+    bench.clock.advance(15 * SECOND)
+    [found] = (await a_forecast(bench)).campaigns
+    assert found.finishes_at is not None
+    assert found.finishes_at < bench.clock.now() + MINUTE
+
+
+async def test_permits_taken_during_a_forecast_do_not_change_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    await change_tenant(bench.database, rate_per_hour=12)
+    await a_queued_campaign(bench, 12)
+
+    async def admit_meanwhile(database: Database, now: Instant) -> list[WorkerPresence]:
+        await admit(bench, 6)
+        return await list_present(database, now)
+
+    monkeypatch.setattr("mailwright.sources.campaigns.forecast.list_present", admit_meanwhile)
+    [found] = (await a_forecast(bench)).campaigns
+    assert found.finishes_at is not None
+    assert found.finishes_at < bench.clock.now() + MINUTE

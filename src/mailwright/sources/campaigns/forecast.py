@@ -3,7 +3,7 @@
 The forecast reads the queue, the counters, the limits and the quota as they are now, and simulates the rest.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -102,28 +102,28 @@ async def forecast(
     A `draft` is simulated as if it were started now.
     """
     now = clock.now()
-    rules = await load_limit_rules(database, defaults)
+    lanes, rules = await _load_rules_by_provider(database, defaults)
+    # Workers take permits all the time, so one snapshot has both the messages with permits and the counters.
     async with database.read() as tx:
-        lanes = await load_lane_providers(tx)
-        queue = await _load_queue(tx, rules, defaults.domains, lanes, now)
+        queue = await _load_queue(tx, rules[None], defaults.domains, lanes, now)
         is_held, lost = await load_hold(tx) is not None, await find_lost_leases(tx, now)
-        if draft is not None:
-            queue.append(queued_draft(draft, rules, lanes.routes, now))
+        queue += [] if draft is None else [queued_draft(draft, rules[None], lanes.routes, now)]
+        counters = await _load_counters(tx, queue, rules, now)
     present = await list_present(database, now)
     workers = {presence.worker for presence in present}
 
     async def simulate_queue() -> list[_ForecastShare]:
         """Simulate each provider separately, because it has its own workers, quota and rate."""
         found = []
-        for name in (None, *sorted({queued.provider for queued in queue if queued.provider is not None})):
-            share = [queued for queued in queue if queued.provider == name]
-            own = defaults if name is None else replace(defaults, providers={name: None}, named_provider=name)
-            conditions = _ShareConditions(now, horizon, len(workers), lanes.present(present, name), measured_rate)
-            found.append(await _forecast_share(database, own, share, conditions))
+        for name, own in rules.items():
+            share = _share_of(queue, name, own)
+            if share or name is None:
+                conditions = _ShareConditions(now, horizon, len(workers), lanes.present(present, name), measured_rate)
+                found.append(await _forecast_share(database, own, share, conditions, counters))
         return found
 
     shares = await simulate_queue()
-    context = ExpectedContext(rules, lanes.routes, defaults.limits.timezone, now)
+    context = ExpectedContext(rules[None], lanes.routes, defaults.limits.timezone, now)
     expected = await _load_expected(database, context, shares, horizon) if queue else NOTHING_EXPECTED
     if any(expected):
         queue = [*expected.sequences, *queue, *expected.occurrences]
@@ -192,17 +192,64 @@ class _ForecastShare:
     is_cut_off: bool
 
 
-async def _forecast_share(
-    database: Database, defaults: DefaultLimits, queue: list[QueuedCampaign], given: _ShareConditions
-) -> _ForecastShare:
-    rules, now = await load_limit_rules(database, defaults), given.now
-    rules = replace(rules, quota=quota_for_bulk(rules.quota, rules.default.reserve_percent))
-    if rules.provider is not None:
-        # The rate is part of the rate of the whole share.
-        limits = replace(rules.provider.limits, rate_per_second=None, is_of_provider=False)
-        queue = [replace(queued, shared=LimitLevel(rules.provider.owner, limits)) for queued in queue]
+async def _load_rules_by_provider(
+    database: Database, defaults: DefaultLimits
+) -> tuple[LaneProviders, dict[str | None, LimitRules]]:
+    """Load the providers of the lanes, and the limits of each provider; None for the installation's own."""
     async with database.read() as tx:
-        used = await read_counters(tx, sorted(needed_counters(queue, rules.quota, now)))
+        lanes = await load_lane_providers(tx)
+    providers = sorted({*lanes.routes.providers, *lanes.by_lane.values()})
+    return lanes, {name: await _load_rules(database, defaults, name) for name in (None, *providers)}
+
+
+class _Counters:
+    """The counters that the simulations start with."""
+
+    def __init__(self) -> None:
+        self.used: dict[str, int] = {}
+        self._read: set[str] = set()
+
+    async def add(self, tx: Transaction, names: set[str]) -> None:
+        """Read the counters that were not read yet."""
+        if missing := names - self._read:
+            self.used |= await read_counters(tx, sorted(missing))
+            self._read |= missing
+
+
+async def _load_counters(
+    tx: Transaction, queue: Sequence[QueuedCampaign], rules: Mapping[str | None, LimitRules], now: Instant
+) -> _Counters:
+    """Load the counters of all providers."""
+    counters = _Counters()
+    for name, own in rules.items():
+        await counters.add(tx, needed_counters(_share_of(queue, name, own), own.quota, now))
+    return counters
+
+
+async def _load_rules(database: Database, defaults: DefaultLimits, provider: str | None) -> LimitRules:
+    """Load the limits for the campaigns of a named provider; None for the installation's own."""
+    if provider is not None:
+        defaults = replace(defaults, providers={provider: None}, named_provider=provider)
+    rules = await load_limit_rules(database, defaults)
+    return replace(rules, quota=quota_for_bulk(rules.quota, rules.default.reserve_percent))
+
+
+def _share_of(queue: Iterable[QueuedCampaign], provider: str | None, rules: LimitRules) -> list[QueuedCampaign]:
+    """Return the campaigns of a provider, with the limits of this provider."""
+    share = [queued for queued in queue if queued.provider == provider]
+    if rules.provider is None:
+        return share
+    # The rate is part of the rate of the whole share.
+    limits = replace(rules.provider.limits, rate_per_second=None, is_of_provider=False)
+    return [replace(queued, shared=LimitLevel(rules.provider.owner, limits)) for queued in share]
+
+
+async def _forecast_share(
+    database: Database, rules: LimitRules, queue: list[QueuedCampaign], given: _ShareConditions, counters: _Counters
+) -> _ForecastShare:
+    now = given.now
+    async with database.read() as tx:
+        await counters.add(tx, needed_counters(queue, rules.quota, now))
     names = {presence.provider for presence in given.present}
     rate, source = await _full_rate(database, queue, given, names)
     reason: str | None = None
@@ -215,7 +262,7 @@ async def _forecast_share(
     own_rate = None if rules.provider is None else rules.provider.limits.rate_per_second
     if own_rate is not None and own_rate < rate:
         rate, reason = own_rate, f"{PROVIDER_LIMIT}:rate_per_second"
-    conditions = SimulationConditions(now, rate, used, rules.quota, given.horizon, reason)
+    conditions = SimulationConditions(now, rate, counters.used, rules.quota, given.horizon, reason)
     result = simulate(queue, conditions)
     found = result.campaigns
     if source is ForecastAssumption.ASSUMED_RATE:
@@ -284,11 +331,10 @@ async def _load_queue(
     queue = []
     for row in rows:
         counts, deferral = unsent[row.lane], deferrals.get(row.lane)
-        in_flight = counts.in_flight  # They have their permits.
+        # They have their permits, or a lost worker's permits return when its lease ends and these messages take them.
+        in_flight = counts.in_flight
         if deferral is not None and deferral.reason in _OUTAGES:
             in_flight = 0  # A provider that does not answer has not sent them.
-        elif in_flight and (lost := await find_lost_leases(tx, now, row.lane)) is not None:
-            in_flight -= lost.messages  # They are claimed again.
         queued = _queued(row, rules, counts.waiting + counts.sending, in_flight, deferral)
         groups = await load_groups(tx, row, queued, domains, now)
         queue.append(replace(queued, groups=groups, provider=lanes.provider_of(row.lane)))
