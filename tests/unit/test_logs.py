@@ -1,6 +1,7 @@
 """Logs are JSON lines without secrets or complete addresses."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -129,6 +130,14 @@ def test_lines_of_results_are_written_at_once(capsys: pytest.CaptureFixture[str]
     assert [each["outboxId"] for each in told] == ["0", "1", "2"]
     assert {each["requestId"] for each in told} == {"for a***@e***.com"}
     assert (told[0]["level"], told[0]["component"], told[0]["timestamp"][:4]) == ("info", "here", "2027")
+
+
+@pytest.mark.usefixtures("settings_restored")
+def test_all_timestamps_have_milliseconds(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("INFO", "json")
+    logs.logger("here").info("message_settled", state="FAILED")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", json.loads(line)["timestamp"])
 
 
 QUIET = """

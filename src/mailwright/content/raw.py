@@ -109,6 +109,10 @@ class RawEmail:
         return None
 
     @property
+    def is_resent(self) -> bool:
+        return bool(self._resent_block())
+
+    @property
     def recipients(self) -> list[str]:
         """The addresses in To, Cc and Bcc; for an email that was resent, those of the last resending."""
         block = self._resent_block()

@@ -68,7 +68,7 @@ class UnsubscribeTokens:
     def parse(self, token: str) -> TokenPayload:
         """Verify a token. The signature covers the payload's own bytes, so that spacing and order of its JSON are free.
 
-        Only the canonical base64 of both parts is accepted, so that tokens can be compared as text.
+        Only the canonical base64 of both parts is accepted. The payload may have its padding, which Node accepts too.
         """
         payload, signature = _parts(token)
         # Try every secret, so that the time taken does not reveal which one matched.
@@ -76,7 +76,7 @@ class UnsubscribeTokens:
         if not any(matches):
             raise InvalidToken
         content = _read(payload)
-        if encode_parts(payload, signature) != token:
+        if encode_parts(payload, signature) != _without_padding(token):
             raise InvalidToken
         return content
 
@@ -97,10 +97,13 @@ def parse_amazonsender_token(token: str, secrets: Sequence[str]) -> TokenPayload
 
     AmazonSender signs the encoded address, and Mailwright signs JSON, so no token is valid in both formats.
     """
-    payload, _, signature = token.partition(".")
+    given = token.partition(".")[0]
+    payload, _, signature = _without_padding(token).partition(".")
     if len(token) > MAX_TOKEN_LENGTH or not token.isascii() or not _ENCODED.fullmatch(payload):
         raise InvalidToken
-    signed = [encode(hmac.digest(secret.encode(), payload.encode(), "sha256")) for secret in secrets]
+    signed = [
+        encode(hmac.digest(secret.encode(), text.encode(), "sha256")) for secret in secrets for text in (payload, given)
+    ]
     # Try every secret, so that the time taken does not reveal which one matched.
     matches = [hmac.compare_digest(each, signature) for each in signed]
     if not any(matches):
@@ -122,6 +125,13 @@ def unsubscribe_link(page: str, token: str, tenant: str | None = None, message: 
 
 def _payload(email: str, list_key: str) -> bytes:
     return f'{{"email":{encode_basestring(email)},"list_key":{encode_basestring(list_key)}}}'.encode()
+
+
+def _without_padding(token: str) -> str:
+    """Remove the padding of the payload if it is complete. Any other padding stays, and makes the token invalid."""
+    payload, dot, signature = token.partition(".")
+    bare = payload.rstrip("=")
+    return f"{bare}{dot}{signature}" if payload == bare + "=" * (-len(bare) % 4) else token
 
 
 def _parts(token: str) -> tuple[bytes, bytes]:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import orjson
 
 from mailwright.domain.address import mask
+from mailwright.domain.clock import SystemClock, isoformat
 from mailwright.ops.child_process import this_child
 
 _SECRET = re.compile(r"password|secret|token|authorization|api_?key|dsn|cookie", re.IGNORECASE)
@@ -66,7 +67,7 @@ def _configure(level: str, style: Literal["json", "console"]) -> None:
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            _add_timestamp,
             *([] if (child := this_child()) is None else [partial(_add_process, child.number)]),
             structlog.processors.format_exc_info,
             scrub,
@@ -76,6 +77,12 @@ def _configure(level: str, style: Literal["json", "console"]) -> None:
         logger_factory=lambda *_: _Lines(),
         cache_logger_on_first_use=False,
     )
+
+
+def _add_timestamp(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Add the time in the form of the lines that are written directly: with milliseconds."""
+    event["timestamp"] = isoformat(SystemClock().now())
+    return event
 
 
 def _for_people() -> Any:

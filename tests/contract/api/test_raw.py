@@ -362,6 +362,15 @@ BAD = {
 }
 
 
+@on_sqlite
+async def test_resent_email_without_recipient_names_the_resent_fields(api: Api) -> None:
+    [error] = (await post(api, BAD["resent to nobody"])).json()["errors"]
+    assert (error["field"], error["code"]) == ("to", "REQUIRED")
+    assert "names no recipient in Resent-To, Resent-Cc or Resent-Bcc" in error["message"]
+    [error] = (await post(api, BAD["no recipients"])).json()["errors"]
+    assert error["message"].endswith("names no recipient in To, Cc or Bcc")
+
+
 async def test_unknown_list_is_named_by_its_header(api: Api) -> None:
     options = {"X-Pm-Message-Stream": b"broadcast", "X-Smtpapi": b'{"asm_group_id": 7}', "X-Mailwright-List": b"none"}
     for name, value in options.items():

@@ -343,10 +343,18 @@ async def test_list_is_named_by_header_or_tag(drop_in: DropIn, fields: dict[str,
 
 @pytest.mark.parametrize("stated", ["", "application/octet-stream"])
 async def test_type_of_a_file_without_type_follows_from_its_name(drop_in: DropIn, stated: str) -> None:
-    files: Files = [("attachment", ("bill.pdf", b"%PDF", stated)), ("attachment", ("unknown.xyzq", b"x", stated))]
+    names = ("bill.pdf", "unknown.xyzq", "c.tar.gz", "C.TGZ", "data.csv.bz2", "log.xz", "logo.svgz", "dump.gz", "old.Z")
+    files: Files = [("attachment", (name, b"x", stated)) for name in names]
     assert (await post(drop_in, an_email(), files)).status_code == 200
     [message] = await drop_in.stored()
     assert [each["contentType"] for each in message.payload["attachments"]] == [
         "application/pdf",
         "application/octet-stream",
+        "application/gzip",
+        "application/gzip",
+        "application/x-bzip2",
+        "application/x-xz",
+        "application/gzip",
+        "application/gzip",
+        "application/x-compress",
     ]

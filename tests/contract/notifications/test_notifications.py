@@ -57,6 +57,12 @@ def service_of(setup: QueueSetup) -> NotificationService:
     return NotificationService(setup.bench.database, setup.clock, setup.queue, config, 1)
 
 
+async def test_listed_address_has_no_spaces_around_it(setup: QueueSetup) -> None:
+    number = await setup.owner.notification(subscription={"contact_value": "  reader@example.com \n"})
+    [listed] = await service_of(setup).list_notifications()
+    assert (listed.to, (await service_of(setup).find(number)).to) == ("reader@example.com", "reader@example.com")
+
+
 def html_of(message: OutgoingMessage) -> str:
     """Return the HTML as an email client shows it."""
     parsed = message_from_bytes(message.content, policy=policy.default)

@@ -179,6 +179,19 @@ async def test_steps_before_the_email_happen_once(sequences: SequenceBench) -> N
     assert [each[1:3] for each in await sequences.history()] == [("tag", "changed"), ("one", "sent"), ("two", "sent")]
 
 
+async def test_person_who_awaits_consent_is_already_in(sequences: SequenceBench) -> None:
+    await lists(sequences, "news")
+    await a_contact(sequences.database, ANN)
+    await a_contact(sequences.database, "bob@example.com")
+    key = await sequences.start(trigger=ORDER, list="news")
+    await order(sequences)
+    people = People(emails=(ANN, "bob@example.com"))
+    result = await sequences.engine.sequences.enrolments.enrol(DEFAULT_TENANT, key, people, actor="test")
+    assert (result.enrolled, result.already_in, result.re_entry, result.not_eligible) == (0, 1, 0, 1)
+    rehearsal = await sequences.engine.sequences.rehearsals.rehearse(DEFAULT_TENANT, key, people=people, days=3)
+    assert (rehearsal.already_in, rehearsal.re_entry, sum(rehearsal.excluded.values())) == (1, 0, 1)
+
+
 async def test_enrol_states_the_true_reason(sequences: SequenceBench) -> None:
     await lists(sequences, "news")
     await a_contact(sequences.database, ANN)

@@ -63,6 +63,30 @@ def test_token_of_amazonsender_names_its_address(email: str) -> None:
 
 
 @given(TEXT, TEXT)
+def test_payload_may_have_its_complete_padding(email: str, list_key: str) -> None:
+    payload, _, signature = TOKENS.make(email, list_key).partition(".")
+    padding = "=" * (-len(payload) % 4)
+    assert TOKENS.parse(f"{payload}{padding}.{signature}") == TokenPayload(email, list_key)
+    wrong = {f"{payload}{'=' * count}.{signature}" for count in range(1, 6) if count != len(padding)}
+    wrong |= {f"{payload}{padding}.{signature}=", f"={payload}.{signature}", f"{payload}.={signature}"}
+    for token in wrong:
+        with pytest.raises(InvalidToken):
+            TOKENS.parse(token)
+
+
+def test_padded_token_of_amazonsender_names_its_address() -> None:
+    email = "jürgen+x@bücher.example"
+    payload, _, signature = OLD_TOKENS[email].partition(".")
+    padded = f"{payload}=="
+    over_padding = hmac.new(OLD_SECRET.encode(), padded.encode(), hashlib.sha256).digest()
+    for sign in (signature, urlsafe_b64encode(over_padding).rstrip(b"=").decode()):
+        assert parse_amazonsender_token(f"{padded}.{sign}", [OLD_SECRET]) == TokenPayload(email, "general")
+    for wrong in (f"{payload}=.{signature}", f"{payload}===.{signature}", f"{padded}.{signature}="):
+        with pytest.raises(InvalidToken):
+            parse_amazonsender_token(wrong, [OLD_SECRET])
+
+
+@given(TEXT, TEXT)
 def test_no_token_is_valid_in_both_formats(email: str, list_key: str) -> None:
     ours = UnsubscribeTokens(OLD_SECRET).make(email, list_key)
     payload = json.dumps({"email": email, "list_key": list_key}, ensure_ascii=False, separators=(",", ":"))

@@ -331,13 +331,12 @@ def _messages(context: RequestContext, submission: _Submission, now: Instant) ->
 def _envelope(email: RawEmail, author: Mailbox, sender: str | None, recipients: Sequence[str]) -> Envelope:
     chosen = list(recipients) or email.recipients
     if not chosen:
-        raise RequestInvalid(
-            [
-                FieldError(
-                    "to", "REQUIRED", "is required: the email names no recipient in To, Cc or Bcc (Resent-To if resent)"
-                )
-            ]
-        )
+        named = "To, Cc or Bcc"
+        if email.is_resent:
+            named = (
+                "Resent-To, Resent-Cc or Resent-Bcc. It has Resent- fields, so To, Cc and Bcc name earlier recipients"
+            )
+        raise RequestInvalid([FieldError("to", "REQUIRED", f"is required: the email names no recipient in {named}")])
     if len(chosen) > MAX_RECIPIENTS:
         raise RequestInvalid([FieldError("to", "TOO_MANY", f"has more than {MAX_RECIPIENTS} recipients")])
     wanted = {address.normal(valid): valid for valid in (parse_recipient(text, "to") for text in chosen)}

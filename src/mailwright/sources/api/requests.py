@@ -65,11 +65,25 @@ class ListNotFound(RequestInvalid):
 
 
 UNKNOWN_TYPE: Final = "application/octet-stream"
+# The types of compressed files, by the names that `mimetypes` gives to compressions.
+_COMPRESSED_TYPES: Final = {
+    "gzip": "application/gzip",
+    "bzip2": "application/x-bzip2",
+    "xz": "application/x-xz",
+    "compress": "application/x-compress",
+    "br": "application/x-brotli",
+}
 
 
 def type_of_file(filename: str) -> str:
-    """Return the media type that the extension of a file name states."""
-    return mimetypes.guess_type(filename)[0] or UNKNOWN_TYPE
+    """Return the media type of a file name's extension. A compressed file has the type of its compression.
+
+    Extensions are read in any case, except `.Z`, which differs from `.z`.
+    """
+    stated, compression = mimetypes.guess_type(filename)
+    if compression is None:
+        stated, compression = mimetypes.guess_type(filename.lower())
+    return stated or UNKNOWN_TYPE if compression is None else _COMPRESSED_TYPES.get(compression, UNKNOWN_TYPE)
 
 
 class Attachment(RequestModel):

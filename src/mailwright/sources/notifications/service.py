@@ -55,7 +55,7 @@ class NotificationStatus:
     @property
     def to(self) -> str | None:
         value = (self.row.subscription or {}).get("contact_value")
-        return None if value is None else str(value)
+        return None if value is None else str(value).strip()
 
     @property
     def error(self) -> Any:

@@ -88,7 +88,8 @@ class Enrolments:
             eligible = may_receive(tenant_id, [] if sequence.list_key is None else [sequence.list_key])
             total = await count_contacts(tx, wanted)
             allowed = await count_contacts(tx, and_(wanted, eligible))
-            already_in = await count_contacts(tx, and_(wanted, eligible, is_in(sequence.id)))
+            already_in = await count_contacts(tx, and_(wanted, is_in(sequence.id)))
+            waiting = await count_contacts(tx, and_(wanted, ~eligible, is_in(sequence.id)))
             planned = planned_enrolment(sequence, people, allowed)
             if (refusal := await find_refusal(tx, now, planned, actor=actor)) is None:
                 enrolled = await enrol_matching(tx, sequence.id, and_(wanted, eligible), "manual", now)
@@ -96,7 +97,8 @@ class Enrolments:
                 await _record(tx, now, sequence, actor, "enrol", enrolled=enrolled)
         if refusal is not None:
             raise refusal  # After the commit, which keeps the request for an approval.
-        return EnrolResult(enrolled, already_in, allowed - already_in - enrolled, total - allowed, unknown)
+        re_entry = allowed - (already_in - waiting) - enrolled
+        return EnrolResult(enrolled, already_in, re_entry, total - allowed - waiting, unknown)
 
     async def list_page(
         self,

@@ -139,7 +139,8 @@ class PeopleLoader:
         lists = self._draft.program.lists
         may_get = may_receive(tenant_id, lists)
         matching, allowed = and_(wanted, may_get), await count_contacts(self._tx, and_(wanted, may_get))
-        reasons = select(exclusion(lists).label("reason")).where(wanted, ~may_get).subquery()
+        in_now = is_in(self._sequence.id)
+        reasons = select(exclusion(lists).label("reason")).where(wanted, ~may_get, ~in_now).subquery()
         excluded = await self._tx.execute(
             select(reasons.c.reason, func.count().label("people")).group_by(reasons.c.reason)
         )
@@ -147,9 +148,10 @@ class PeopleLoader:
         rows: Any = await self._tx.execute(select(*self._columns).where(matching, may_enter))
         point = StartingPoint(START, self._now, None, self._now)
         found = [self._simulated(row, point, self._start) for row in rows]
-        already_in = await count_contacts(self._tx, and_(matching, is_in(self._sequence.id)))
+        already_in = await count_contacts(self._tx, and_(wanted, in_now))
+        re_entry = allowed - await count_contacts(self._tx, and_(matching, in_now)) - len(found)
         reasons_of = {row.reason: int(row.people) for row in excluded}
-        return found, LeftOut(already_in, allowed - already_in - len(found), unknown, reasons_of)
+        return found, LeftOut(already_in, re_entry, unknown, reasons_of)
 
     async def expected(self, until: Instant) -> list[Entrant]:
         """Return the people who enter because of a schedule or a date until a time.
