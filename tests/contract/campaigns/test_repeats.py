@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 from sqlalchemy import select, update
 
+from mailwright.access.roles import Role
 from mailwright.app.sending import release_sending
 from mailwright.checks.health import check_health
 from mailwright.content.blocks.feed import FeedItem, FeedUnreachable, InvalidFeed
@@ -248,6 +249,31 @@ async def test_approval_plan_names_the_repetition(repeating: Repeating) -> None:
     assert [(each.field, each.before, each.after) for each in changed.changes] == [
         ("repeat", "mon at 09:00 Europe/Lisbon", "tue at 09:00 UTC")
     ]
+
+
+@pytest.mark.promise("second-person")
+async def test_changed_repetition_voids_the_approval(repeating: Repeating) -> None:
+    approvals, repeats = repeating.engine.campaign_approvals, repeating.repeats
+    await repeating.begin()
+    bea = await repeating.engine.users.create("bea", "correct horse battery", Role.EDITOR, actor="test")
+
+    async def approve() -> None:
+        report = await approvals.request(OPERATOR, repeating.base)
+        await approvals.approve(bea, DEFAULT_TENANT, repeating.base, report.plan.digest)
+
+    async def status() -> str:
+        found = (await approvals.report(repeating.base, tenant_id=DEFAULT_TENANT)).approval
+        assert found is not None
+        return found.status
+
+    await approve()
+    await repeats.set(OPERATOR, repeating.base, (await repeating.state()).schedule)
+    assert await status() == "approved"
+    await repeats.set(OPERATOR, repeating.base, ScheduleFields(weekdays=("tue",), time="09:00"))
+    assert await status() == "void"
+    await approve()
+    await repeats.stop(OPERATOR, repeating.base)
+    assert await status() == "void"
 
 
 async def test_changed_time_zone_sends_nothing_twice(repeating: Repeating) -> None:

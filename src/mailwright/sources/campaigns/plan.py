@@ -130,7 +130,7 @@ class CampaignPlans:
         found = await forecast(self._database, self._clock, self._defaults, tenant_id=tenant_id, draft=draft)
         course = next(each for each in found.campaigns if each.campaign_id == DRAFT_ID)
         async with self._database.read() as tx:
-            repeat = await _find_repeat(tx, campaign, self._defaults.limits.timezone)
+            repeat = await find_repeat(tx, campaign, self._defaults.limits.timezone)
         return CampaignPlan(
             campaign,
             now,
@@ -168,7 +168,8 @@ class CampaignPlans:
         )
 
 
-async def _find_repeat(tx: Transaction, campaign: Campaign, zone: str) -> PlannedRepeat | None:
+async def find_repeat(tx: Transaction, campaign: Campaign, zone: str) -> PlannedRepeat | None:
+    """Return the schedule of a draft as a plan states it, or None if the draft does not repeat."""
     try:
         found = await load_repeat(tx, campaign, zone)
     except NotFound:

@@ -8,11 +8,14 @@ from sqlalchemy import insert, select, update
 
 from mailwright.content.blocks.feed import FeedItem, FeedUnreachable
 from mailwright.content.template_store import TemplateStore
+from mailwright.domain.approval import VOIDABLE
 from mailwright.domain.campaign import CampaignAction
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotDurable, NotFound, NotPossibleNow
+from mailwright.sources.campaigns.approval_records import find_newest, load_plan, void
 from mailwright.sources.campaigns.campaigns import Campaigns
 from mailwright.sources.campaigns.checks import CampaignCheck
+from mailwright.sources.campaigns.plan import find_repeat
 from mailwright.sources.campaigns.records import Actor, Campaign, CampaignChanges, find_campaign, lock_campaign
 from mailwright.sources.campaigns.repeat_checks import SAMPLE_ITEMS, allow_empty_audience, check_repeat, find_refusal
 from mailwright.sources.campaigns.repeat_records import (
@@ -96,6 +99,7 @@ class CampaignRepeats:
             await self._follow(tx, campaign, feed, items, feed_error)
             noted = {"schedule": values["schedule"], "feed": feed}
             await self._changes.record(tx, actor, CampaignAction.REPEAT, campaign, **noted)
+            await self._void_changed_approval(tx, actor, campaign)
             return replace(await load_repeat(tx, campaign, self._zone), warnings=check.warnings)
 
     async def check(self, draft: Campaign, items: Sequence[FeedItem] | None) -> CampaignCheck:
@@ -118,6 +122,17 @@ class CampaignRepeats:
             campaign = await lock_campaign(tx, actor, campaign_id, CampaignAction.STOP_REPEAT)
             if not await end_repeat(tx, self._changes, actor, campaign):
                 raise NotFound("The campaign does not repeat.")
+            await self._void_changed_approval(tx, actor, campaign)
+
+    async def _void_changed_approval(self, tx: Transaction, actor: Actor, campaign: Campaign) -> None:
+        """Make the approval of the draft void if its plan has another schedule or feed."""
+        approval = await find_newest(tx, campaign.key)
+        if approval is None or approval.status not in VOIDABLE:
+            return
+        plan, repeat = await load_plan(tx, approval.id), await find_repeat(tx, campaign, self._zone)
+        present = (None, None) if repeat is None else (repeat.schedule, repeat.feed)
+        if (plan.get("repeat"), plan.get("feed")) != present:
+            await void(tx, approval.id, "repeat", self._clock.now(), actor=actor.name)
 
     async def _read(self, feed: str | None) -> tuple[Sequence[FeedItem] | None, str | None]:
         """Return the items of a feed, or why it cannot be reached now. Raise if it is not a feed."""
