@@ -38,6 +38,9 @@ def split_defer_reason(stored: str | None) -> tuple[str | None, str | None]:
 # A shorter wait is part of the pace: no deferral is recorded, and the campaign keeps its state and its turn.
 MIN_DEFERRAL: Instant = 5 * SECOND
 QUOTA_EXHAUSTED = "quota_exhausted"
+# The names of a provider's quota beside its reserve.
+QUOTA_PER_HOUR = "quota_per_hour"
+QUOTA_PER_DAY = "quota_per_day"
 PROVIDER_RATE = "provider_rate"
 THROTTLED_RATE = f"{DeferReason.PROVIDER_THROTTLED}:rate"  # Sent at the rate that a throttling provider accepts.
 PROVIDER_LIMIT = "provider_limit"  # A limit that was set for a named provider. The detail is the limit.
@@ -171,6 +174,7 @@ class BulkLimit:
     name: str
     limit: int
     reserved: int
+    domain: str | None = None  # the recipients' domain that it limits; `*` for each domain without its own limit
 
     @property
     def for_bulk(self) -> int:

@@ -5,11 +5,20 @@ from datetime import UTC, datetime
 from functools import lru_cache
 
 from mailwright.domain.clock import HOUR, MINUTE, Instant
-from mailwright.domain.permits import BulkLimit, LimitLevel, Limits, LimitWindow, QuotaSnapshot, RelatedCounter
+from mailwright.domain.permits import (
+    BulkLimit,
+    DomainLimits,
+    LimitLevel,
+    Limits,
+    LimitWindow,
+    QuotaSnapshot,
+    RelatedCounter,
+)
 from mailwright.policies import quota as provider_quota
 from mailwright.policies import warmup
+from mailwright.policies.domains import OTHERS
 from mailwright.policies.hours import local_day, next_opening
-from mailwright.policies.reserve import keep_reserve, quota_for_bulk
+from mailwright.policies.reserve import keep_reserve, quota_for_bulk, reserved_part
 
 _MINUTES_OF_AN_HOUR = HOUR // MINUTE
 
@@ -38,10 +47,25 @@ def windows(
     return (*own, *provider_quota.windows(quota_for_bulk(quota, percent), now))
 
 
-def bulk_limits(limits: Limits, now: Instant) -> tuple[BulkLimit, ...]:
-    """Return the hourly, daily and warm-up limits, each with its reserve."""
-    found = windows(limits, "", now)
-    return tuple(BulkLimit(window.reason, window.limit + window.reserved, window.reserved) for window in found)
+def bulk_limits(
+    limits: Limits, quota: QuotaSnapshot | None, domains: DomainLimits, now: Instant
+) -> tuple[BulkLimit, ...]:
+    """Return the hourly, daily and warm-up limits, the provider's quota and the domain rates, each with its reserve."""
+
+    def with_reserve(name: str, limit: int, domain: str | None = None) -> BulkLimit:
+        return BulkLimit(name, limit, reserved_part(limit, limits.reserve_percent), domain)
+
+    own = windows(limits, "", now)
+    rates = {**domains.named, OTHERS: domains.others}
+    return (
+        *(BulkLimit(window.reason, window.limit + window.reserved, window.reserved) for window in own),
+        *(with_reserve(name, limit) for name, limit in provider_quota.sizes(quota, now)),
+        *(
+            with_reserve("domain_limit", each.rate_per_second, domain)
+            for domain, each in rates.items()
+            if each is not None and each.rate_per_second is not None
+        ),
+    )
 
 
 def windows_of_levels(

@@ -456,6 +456,7 @@ class ProgressLimitResponse(SnakeResponseModel):
     limit: int
     for_bulk: int
     reserved: int
+    domain: str | None = None
 
 
 class ProgressResponse(SnakeResponseModel):
@@ -576,7 +577,9 @@ def progress_response(progress: QueueProgress) -> ProgressResponse:
         reason_code=progress.reason,
         next_run_at=known_end(progress.next_run_at),
         limits=[
-            ProgressLimitResponse(name=each.name, limit=each.limit, for_bulk=each.for_bulk, reserved=each.reserved)
+            ProgressLimitResponse(
+                name=each.name, limit=each.limit, for_bulk=each.for_bulk, reserved=each.reserved, domain=each.domain
+            )
             for each in progress.limits
         ],
     )

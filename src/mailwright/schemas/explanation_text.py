@@ -40,6 +40,8 @@ from mailwright.domain.permits import (
     PROVIDER_LIMIT,
     PROVIDER_RATE,
     QUOTA_EXHAUSTED,
+    QUOTA_PER_DAY,
+    QUOTA_PER_HOUR,
     THROTTLED_RATE,
     BulkLimit,
     DeferReason,
@@ -47,6 +49,7 @@ from mailwright.domain.permits import (
 )
 from mailwright.domain.translation import gettext, lazy_gettext, lazy_pgettext, marked_plural, ngettext, number_text
 from mailwright.outbox.sending_hold import HoldReason, SendingHold
+from mailwright.policies.domains import OTHERS
 from mailwright.policies.pacing import INTERVAL, ONE_AT_A_TIME
 from mailwright.schemas.time_text import count_text, time_text
 from mailwright.sources.campaigns.deferrals import RETRY_SCHEDULED
@@ -110,6 +113,8 @@ LIMIT_NAMES: Final[Mapping[str, str]] = {
     DeferReason.SNOOZED: lazy_gettext("pause by the recipient"),
     DeferReason.SPREAD: lazy_gettext("overdue emails spread over time"),
     QUOTA_EXHAUSTED: lazy_gettext("provider quota"),
+    QUOTA_PER_HOUR: lazy_gettext("hourly provider quota"),
+    QUOTA_PER_DAY: lazy_gettext("daily provider quota"),
     PROVIDER_RATE: lazy_gettext("provider send rate"),
     DeferReason.PROVIDER_THROTTLED: lazy_gettext("throttling by the provider"),
     IN_LINE: lazy_gettext("other emails first"),
@@ -1108,7 +1113,12 @@ def assumption_text(assumption: ForecastAssumption) -> str:
 
 def bulk_limit_text(limit: BulkLimit) -> str:
     """Return a sentence: `Hourly limit: 90 of 100 for bulk, 10 kept for transactional email.`"""
-    name = limit_name(limit.name)
+    if limit.domain is None:
+        name = limit_name(limit.name)
+    elif limit.domain == OTHERS:
+        name = gettext("limit per second of each other domain")
+    else:
+        name = gettext("limit per second of {domain}", domain=limit.domain)
     sentence = (
         gettext("{name}: {bulk} of {limit} for bulk, {reserved} kept for transactional email.")
         if limit.reserved

@@ -44,12 +44,16 @@ class CampaignForecastResponse(ResponseModel):
 
 
 class BulkLimitResponse(ResponseModel):
-    """A limit of the tenant. Campaigns use at most `forBulk` of it; `reserved` is kept for transactional email."""
+    """A limit of the tenant. Campaigns use at most `forBulk` of it; `reserved` is kept for transactional email.
+
+    `domain` is the recipients' domain that it limits, per second; `*` stands for each domain without its own limit.
+    """
 
     name: str
     limit: int
     for_bulk: int
     reserved: int
+    domain: str | None = None
 
 
 class ForecastResponse(ResponseModel):
@@ -137,7 +141,9 @@ def forecast_response(found: "Forecast") -> dict[str, Any]:
 
 
 def bulk_limit_response(limit: BulkLimit) -> BulkLimitResponse:
-    return BulkLimitResponse(name=limit.name, limit=limit.limit, for_bulk=limit.for_bulk, reserved=limit.reserved)
+    return BulkLimitResponse(
+        name=limit.name, limit=limit.limit, for_bulk=limit.for_bulk, reserved=limit.reserved, domain=limit.domain
+    )
 
 
 def _campaign_forecast(campaign: CampaignForecast) -> dict[str, Any]:

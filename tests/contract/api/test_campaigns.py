@@ -71,7 +71,7 @@ async def test_reserve_stands_beside_the_limit(
     async with a_bench(engine.url, clock, **limits) as bench, an_api(bench.database, clock, **limits) as api:
         await readers(api, 110)
         campaign_id = await created(api)
-        limit = {"name": "rate_per_hour", "limit": 100, "forBulk": for_bulk, "reserved": percent}
+        limit = {"name": "rate_per_hour", "limit": 100, "forBulk": for_bulk, "reserved": percent, "domain": None}
         assert (await acted(api, campaign_id, "start"))["limits"] == [limit]
         poll = (await api.client.get("/mail/progress/poll/")).json()
         assert [each["for_bulk"] for each in poll["limits"]] == [for_bulk]

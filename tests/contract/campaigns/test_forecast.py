@@ -15,21 +15,38 @@ from mailwright.domain.campaign import INDEFINITELY, PAUSED, SCHEDULED, Campaign
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Instant, ManualClock
 from mailwright.domain.ids import uuid7
 from mailwright.domain.lanes import lane_number
+from mailwright.domain.permits import Limits
 from mailwright.domain.states import Priority, Status
 from mailwright.outbox import quotas
 from mailwright.outbox.defer import defer_lane
 from mailwright.outbox.limits import DefaultLimits
 from mailwright.outbox.quotas import QuotaReport
 from mailwright.outbox.workers import WorkerPresence, WorkerRegistry, list_present
+from mailwright.policies.domains import parse_domain_limits
+from mailwright.schemas.explanation_text import bulk_limit_text
 from mailwright.sources.campaigns.entries import CampaignSnapshot
 from mailwright.sources.campaigns.forecast import Forecast, forecast
 from mailwright.sources.campaigns.forecast_values import ASSUMED_RATE, CampaignForecast, ForecastAssumption
+from mailwright.sources.campaigns.queue_progress import queue_progress
 from mailwright.storage.database import Database
 from mailwright.storage.tables import campaigns, deliveries, lane_deferrals, messages, queue_entries
 from tests.builders import DEFAULT_TENANT, Bench, a_bench, a_newsletter, a_tenant, change_tenant
 from tests.conftest import DatabaseAddress
 from tests.standins.provider import ScriptedProvider
 
+# The sentences about limits with a reserve of 10 %, and without one.
+RESERVED = [
+    "Hourly limit: 90 of 100 for bulk, 10 kept for transactional email.",
+    "Daily provider quota: 450 of 500 for bulk, 50 kept for transactional email.",
+    "Limit per second of gmail.com: 18 of 20 for bulk, 2 kept for transactional email.",
+    "Limit per second of each other domain: 27 of 30 for bulk, 3 kept for transactional email.",
+]
+UNRESERVED = [
+    "Hourly limit: 100, all of it for bulk.",
+    "Daily provider quota: 500, all of it for bulk.",
+    "Limit per second of gmail.com: 20, all of it for bulk.",
+    "Limit per second of each other domain: 30, all of it for bulk.",
+]
 # The clock stands still while workers send, so the forecast assumes workers that need no time.
 AT_ONCE = 1_000_000.0
 ONE_BATCH = 100
@@ -261,6 +278,25 @@ async def test_forecast_does_not_renew_an_unknown_quota(bench: Bench) -> None:
     [forecasted] = (await a_forecast(bench, providers=["scripted"])).campaigns
     assert forecasted.finishes_at is None
     assert [(segment.sent, segment.reason) for segment in forecasted.segments] == [(40, None), (0, "quota_exhausted")]
+
+
+@pytest.mark.parametrize(("percent", "sentences"), [(10, RESERVED), (0, UNRESERVED)])
+async def test_reserve_stands_beside_quota_and_domains(bench: Bench, percent: int, sentences: list[str]) -> None:
+    before = await quotas.read_pre_sync_state(bench.database, ["scripted"])
+    reports = [QuotaReport("scripted", remaining=400, limit_per_day=500)]
+    assert await quotas.record_sync(bench.database, bench.clock, reports, before)
+    limits, domains = (
+        Limits(rate_per_hour=100, reserve_percent=percent),
+        parse_domain_limits("gmail.com=20/s, *=30/s 5c"),
+    )
+    defaults = DefaultLimits(limits, {"scripted": None}, domains=domains)
+    found = await forecast(bench.database, bench.clock, defaults, tenant_id=DEFAULT_TENANT)
+    assert [bulk_limit_text(each) for each in found.limits] == sentences
+    polled = await queue_progress(bench.database, bench.clock, defaults, tenant_id=DEFAULT_TENANT)
+    assert polled.limits == found.limits
+    bench.clock.advance(2 * DAY)  # The report is too old.
+    later = await forecast(bench.database, bench.clock, defaults, tenant_id=DEFAULT_TENANT)
+    assert [each.name for each in later.limits] == ["rate_per_hour", "domain_limit", "domain_limit"]
 
 
 async def test_forecast_shows_only_the_tenants_own_campaigns(bench: Bench) -> None:
