@@ -22,7 +22,10 @@ FindOwnSender = Callable[[int], Awaitable[str | None]]
 # Returns the rules that a sender does not meet, one sentence each. None stands for the sender in the settings.
 FindUnmetRules = Callable[[str | None], Awaitable[tuple[str, ...]]]
 
-NO_POSTAL_ADDRESS: Final = "The email has no postal address. Set MAILWRIGHT_POSTAL_ADDRESS and use it in the content."
+NO_POSTAL_ADDRESS: Final = (
+    "The email has no postal address. Set MAILWRIGHT_POSTAL_ADDRESS and use {{ postal_address }} in the content."
+)
+UNUSED_POSTAL_ADDRESS: Final = "The email does not contain the postal address. Use {{ postal_address }} in the content."
 CODE: Final = "SENDER_RULES"
 
 
@@ -77,8 +80,9 @@ class SenderRules:
         route = await self.route_of(tenant_id, source)
         if route.find_unmet is None:
             return None
-        postal = () if has_postal_address else (NO_POSTAL_ADDRESS,)
-        return (*await route.find_unmet(await self.sender_of(tenant_id, sender)), *postal)
+        missing = UNUSED_POSTAL_ADDRESS if self.postal_address else NO_POSTAL_ADDRESS
+        unmet = await route.find_unmet(await self.sender_of(tenant_id, sender))
+        return unmet if has_postal_address else (*unmet, missing)
 
     async def sender_of(self, tenant_id: int, given: str | None = None) -> str | None:
         """Return the given sender, or the tenant's own; None for the sender in the settings."""
