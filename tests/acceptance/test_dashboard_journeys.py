@@ -45,7 +45,7 @@ def test_first_visit_to_report_of_first_campaign(url: str, browser: Browser, tmp
         page.get_by_role("link", name="New list").click()
         page.get_by_label("Name").fill("Shop news")
         page.get_by_label("Key").fill("news")
-        page.get_by_label("Opt-in").select_option("single")
+        page.get_by_label("Opt-in").select_option("Single opt-in")
         page.get_by_role("button", name="Create list").click()
         page.get_by_role("link", name="Import", exact=True).click()
         page.get_by_label("CSV or Excel file").set_input_files(people)

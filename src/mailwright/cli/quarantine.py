@@ -52,7 +52,8 @@ def list_command(as_json: Json = False) -> None:
     out.print(shown)
     out.print(
         "The messages above may already have reached their recipients. `mailwright quarantine release` sends them, "
-        "`mailwright quarantine drop` closes them unsent. Messages that a provider reported are never sent again."
+        "`mailwright quarantine drop` closes them unsent. Messages that a provider reported are never sent again.",
+        soft_wrap=True,
     )
 
 

@@ -68,6 +68,12 @@ async def test_a_password_is_stored_as_argon2id(users: Users, ada: User, databas
     assert RIGHT not in str(row)
 
 
+async def test_addresses_of_the_last_test_email_are_remembered(users: Users, ada: User) -> None:
+    assert await users.test_addresses(ada) == ""
+    await users.remember_test_addresses(ada, "ada@example.com")
+    assert await users.test_addresses(ada) == "ada@example.com"
+
+
 async def test_only_an_enabled_user_with_correct_password_signs_in(users: Users, ada: User) -> None:
     assert (await users.sign_in(" ADA ", RIGHT, HERE)) == await users.find("ada")
     for login, password in (("ada", RIGHT + "x"), ("ada", ""), ("nobody", RIGHT), ("ada", "x" * 10_000)):

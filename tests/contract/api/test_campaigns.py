@@ -330,6 +330,7 @@ async def test_failures_are_listed_retried_and_accepted(api: Api, bench: Bench) 
     assert actions[:2] == ["campaign.accept_failures", "campaign.retry_failed"]
 
 
+@pytest.mark.both_engines
 async def test_messages_in_doubt_are_listed_and_resolved_together(api: Api, bench: Bench) -> None:
     await readers(api, 6)
     campaign_id = await created(api)

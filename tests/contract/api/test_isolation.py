@@ -143,6 +143,7 @@ async def test_every_route_requires_a_key(api: Api) -> None:
 
 
 @pytest.mark.promise("tenant-isolation")
+@pytest.mark.both_engines
 async def test_no_route_exposes_another_tenant(api: Api, clock: ManualClock) -> None:
     database = api.engine.database
     waiting = await api.send(to=OURS, metadata={"secret": OURS})

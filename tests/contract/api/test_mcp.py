@@ -226,6 +226,7 @@ async def rename_table(bench: Bench, before: str, after: str) -> None:
 
 
 @pytest.mark.promise("api-key-scopes")
+@pytest.mark.both_engines
 async def test_proposal_replaces_only_its_own_draft(agents: Agents) -> None:
     foreign = (await agents.api.client.post("/v1/campaigns", json=CAMPAIGN)).json()["campaignId"]
     async with agents.agent(Scope.PROPOSE) as client:

@@ -89,6 +89,7 @@ async def test_bulk_of_a_key_counts_for_a_day(api: Api, clock: ManualClock) -> N
     assert (await api.client.post("/v1/email/send", json=bulk(9))).status_code == 202
 
 
+@pytest.mark.both_engines
 async def test_replay_is_not_counted_again(api: Api) -> None:
     for number in range(LIMIT):
         key = {"Idempotency-Key": f"key-{number}"}

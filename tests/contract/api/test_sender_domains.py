@@ -180,6 +180,7 @@ async def test_tenants_cannot_send_as_each_other(domains: Domains) -> None:
     assert ACME in await domains.refusal(third, **{"from": f"a@{ACME}"})
 
 
+@pytest.mark.both_engines
 async def test_deletion_of_domains_lifts_no_restriction(domains: Domains, clock: ManualClock) -> None:
     service, acme = domains.service, domains.acme
     await domains.verified(acme, ACME)
@@ -345,6 +346,7 @@ async def signed_by(domains: Domains, tenant: int) -> list[str]:
     return [part.split(";")[0] for part in content.split(f"d={ACME}; s=")[1:]]
 
 
+@pytest.mark.both_engines
 async def test_background_checks_verify_and_rotate(domains: Domains, clock: ManualClock) -> None:
     await domains.service.add(domains.acme, ACME, actor=ACTOR)
     await domains.service.add(domains.other, ACME, actor=ACTOR)

@@ -326,6 +326,7 @@ async def test_backup_age_is_judged(bench: Bench, tmp_path: Path) -> None:
     assert (found.verdict, found.since) == (Verdict.PROBLEM, made)
 
 
+@pytest.mark.both_engines
 async def test_late_retention_is_reported(bench: Bench) -> None:
     rule = await set_rule(
         bench.database, bench.clock, DEFAULT_TENANT, RetentionKind.BODIES, days=30, exports=False, actor="ada"

@@ -112,6 +112,7 @@ async def test_invited_person_creates_their_account_once(site: Site) -> None:
 
 
 @pytest.mark.promise("account-links")
+@pytest.mark.both_engines
 async def test_invitation_link_ends_or_is_revoked(site: Site) -> None:
     links = site.engine.account_links
     first = await links.invite(GRACE, Role.VIEWER, tenant_id=None, actor=ADA, sends_email=False)
@@ -209,6 +210,7 @@ async def test_invalid_or_taken_address_is_not_invited(site: Site, email: str) -
 
 
 @pytest.mark.promise("account-links")
+@pytest.mark.both_engines
 async def test_forgotten_password_is_replaced_once(site: Site) -> None:
     async with site.client() as ada, site.client() as forgetful:
         await site.sign_in(ada, ADA)
@@ -485,6 +487,7 @@ async def test_every_change_of_an_account_is_reported(site: Site) -> None:
 
 
 @pytest.mark.promise("tenant-isolation")
+@pytest.mark.both_engines
 async def test_tenant_administrator_cannot_give_away_foreign_addresses(site: Site, database: Database) -> None:
     tenant_id = await a_tenant(database, "acme")
     await site.engine.users.create("boss", PASSWORD, Role.ADMIN, tenant_id=tenant_id, actor="test")

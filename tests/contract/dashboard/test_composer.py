@@ -263,6 +263,7 @@ async def problems_of(api: Api, template_id: str) -> set[str]:
     return {problem.code for problem in found.problems} | {warning.code for warning in found.warnings}
 
 
+@pytest.mark.both_engines
 async def test_campaign_needs_a_published_draft(api: Api) -> None:
     async with an_editor(api, "ada") as ada:
         assert "UNPUBLISHED_DRAFT" not in await problems_of(api, "news")
@@ -548,6 +549,7 @@ async def test_pasted_tracked_links_become_their_targets(api: Api) -> None:
 
 
 @pytest.mark.promise("no-foreign-links")
+@pytest.mark.both_engines
 async def test_saved_source_has_links_for_everyone(api: Api) -> None:
     url = "https://shop.test/?a=1&b=2"
     link_id = link_id_of(DEFAULT_TENANT, url)

@@ -219,6 +219,7 @@ async def test_pages_forbid_inline_scripts_and_styles(site: Site) -> None:
 
 
 @pytest.mark.promise("account-links")
+@pytest.mark.both_engines
 async def test_sign_in_link_asks_first_and_works_once(site: Site) -> None:
     ada = await site.engine.users.find("ada")
     token = await site.engine.sessions.open_link(ada, agent="test")

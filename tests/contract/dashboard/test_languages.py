@@ -18,6 +18,7 @@ def language_in(page: str) -> str:
     return found[1]
 
 
+@pytest.mark.both_engines
 async def test_user_chooses_language_of_dashboard(site: Site) -> None:
     async with site.client(**{"Accept-Language": "pt-BR,pt;q=0.9"}) as client:
         token = await site.sign_in(client, "alan")
@@ -148,6 +149,7 @@ FORMS: list[tuple[str, dict[str, str]]] = [
 ]
 
 
+@pytest.mark.both_engines
 async def test_errors_of_forms_are_in_russian(site: Site) -> None:
     async with site.client(**{"Accept-Language": "ru"}) as client:
         token = await site.sign_in(client, "ada")

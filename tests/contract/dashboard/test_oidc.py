@@ -337,6 +337,7 @@ async def test_new_keys_are_downloaded_at_most_once_a_minute(site: Site, clock: 
 
 
 @pytest.mark.promise("oidc-sign-in")
+@pytest.mark.both_engines
 async def test_person_without_permission_gets_no_account(
     database: Database, clock: ManualClock, issuer: IssuerStandIn
 ) -> None:
@@ -391,6 +392,7 @@ async def test_existing_user_is_connected_only_if_allowed(
 
 
 @pytest.mark.promise("tenant-isolation")
+@pytest.mark.both_engines
 async def test_groups_decide_on_role_and_tenant(database: Database, clock: ManualClock, issuer: IssuerStandIn) -> None:
     acme, rules = (
         await a_tenant(database, "acme"),
@@ -535,6 +537,7 @@ def test_incomplete_settings_are_refused(changes: dict[str, Any], problem: str) 
         verify(settings_for("sqlite:///x.db", **complete | changes))
 
 
+@pytest.mark.both_engines
 async def test_user_connects_the_provider_to_their_account(
     database: Database, clock: ManualClock, issuer: IssuerStandIn
 ) -> None:

@@ -106,6 +106,7 @@ async def test_passkey_signs_in_without_password_and_code(site: Site) -> None:
 
 
 @pytest.mark.promise("second-factor")
+@pytest.mark.both_engines
 async def test_passkey_or_recovery_code_is_required_after_password(site: Site) -> None:
     async with site.client() as client, site.client() as lost, site.client() as grace:
         await site.enter(client)
@@ -219,6 +220,7 @@ async def test_registration_needs_password_and_verified_user(site: Site) -> None
 
 
 @pytest.mark.promise("tenant-isolation")
+@pytest.mark.both_engines
 async def test_users_rename_and_remove_their_own_passkeys(site: Site) -> None:
     async with site.client() as client, site.client() as grace:
         await site.enter(client)
@@ -243,6 +245,7 @@ async def test_users_rename_and_remove_their_own_passkeys(site: Site) -> None:
         assert (refused.status_code, "may have been removed" in refused.text) == (403, True)
 
 
+@pytest.mark.both_engines
 async def test_administrator_resets_lost_passkeys_and_sessions(site: Site, database: Database) -> None:
     async with site.client() as ada, site.client() as grace:
         await site.enter(grace, "grace")
@@ -263,6 +266,7 @@ async def test_administrator_resets_lost_passkeys_and_sessions(site: Site, datab
     assert "user_sign_out" in [entry.action for entry in noted]
 
 
+@pytest.mark.both_engines
 async def test_user_signs_out_all_other_sessions(site: Site) -> None:
     async with site.client() as here, site.client() as there, site.client() as grace:
         await site.enter(here)

@@ -329,6 +329,7 @@ async def test_exported_file_contains_templates_and_never_overwrites_silently(
     assert {each.locale for each in await templates.versions(DEFAULT_TENANT, "hello")} == {"", "pt"}
 
 
+@pytest.mark.both_engines
 async def test_figures_are_only_those_of_listed_sequences(
     ada: Visit, web_engine: Engine, sequences: SequenceBench
 ) -> None:
@@ -340,6 +341,7 @@ async def test_figures_are_only_those_of_listed_sequences(
         assert [f"people-{each}" in figures for each in (archived, running)] == [shown == archived, shown == running]
 
 
+@pytest.mark.both_engines
 async def test_simulation_and_contact_show_what_comes_next(
     ada: Visit, web_engine: Engine, sequences: SequenceBench
 ) -> None:

@@ -174,6 +174,7 @@ async def test_delay_is_a_send_time_of_one_email(drop_in: DropIn, clock: ManualC
     assert found == [begin + number * SECOND + delay for number, delay in enumerate(delays.values())]
 
 
+@pytest.mark.both_engines
 async def test_scheduled_email_is_shown_moved_and_cancelled(drop_in: DropIn, clock: ManualClock) -> None:
     email = an_email(to=["Ada <ada@example.com>", "bob@example.com"], cc="carol@example.com", bcc="secret@example.com")
     email_id = (await call(resend.Emails.send, {**email, "scheduled_at": "in 1 hour"}))["id"]

@@ -114,6 +114,7 @@ async def test_key_needs_the_events_scope(drop_in: DropIn) -> None:
     assert len(await events_of(drop_in)) == 1
 
 
+@pytest.mark.both_engines
 async def test_single_calls_have_routes(drop_in: DropIn) -> None:
     async with socket_client(drop_in.url, auth=(drop_in.key, "")) as client:
         identified = await client.post("/v1/identify", json={"userId": "7", "traits": {"email": "ada@example.com"}})

@@ -304,6 +304,7 @@ async def test_refused_fields_are_named_and_nothing_is_stored(
     assert await ses.drop_in.is_empty()
 
 
+@pytest.mark.both_engines
 async def test_unknown_or_revoked_key_pairs_are_refused(ses: Ses) -> None:
     reader = await ses.drop_in.engine.keys.create_pair(1, scopes=frozenset({Scope.READ}))
     plain = await ses.drop_in.key_with(Scope.SEND)

@@ -48,6 +48,20 @@ async def test_record_of_another_tenant_is_not_found(
         await message_records.find(database, wanted, tenant_id=2)
 
 
+@pytest.mark.promise("tenant-isolation")
+async def test_recipients_are_those_of_the_tenants_own_messages(database: Database, clock: ManualClock) -> None:
+    acceptor = an_acceptor(database, clock)
+    given = [a_message(to="ada@example.com"), a_message(to="account@example.com", request_id="account:1")]
+    accepted = await acceptor.accept([*given, a_message(to="other@example.com", tenant_id=2)])
+    ids = [each.outbox_id for each in accepted]
+    assert await message_records.find_recipients(database, 1, ids) == {
+        ids[0]: "ada@example.com",
+        ids[1]: "account@example.com",
+    }
+    limited = await message_records.find_recipients(database, 1, ids, without="account:")
+    assert limited == {ids[0]: "ada@example.com"}
+
+
 async def test_pages_have_no_gaps_or_duplicates(database: Database, clock: ManualClock) -> None:
     acceptor = an_acceptor(database, clock)
     ours = [a_message(to=f"reader{number:02}@example.com") for number in range(25)]

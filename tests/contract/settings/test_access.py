@@ -91,6 +91,7 @@ async def test_connection_test_connects_for_the_installation(app: FastAPI, datab
 
 
 @pytest.mark.promise("logs-no-secret")
+@pytest.mark.both_engines
 async def test_stored_secret_is_on_no_page_and_in_no_log(
     app: FastAPI, database: Database, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -146,6 +146,7 @@ async def test_secret_is_encrypted_and_shown_nowhere(engine: DatabaseAddress, da
     assert PASSWORD not in repr(found) + repr(shown)
 
 
+@pytest.mark.both_engines
 async def test_changes_are_in_the_audit_log(engine: DatabaseAddress, database: Database) -> None:
     settings = settings_of(engine)
     await change(database, settings, daily_limit="5", sendgrid_api_key="SG.secret-secret-secret")

@@ -350,6 +350,7 @@ async def test_real_client_and_server_with_shadow_mode_between(database: Databas
 
 
 @pytest.mark.promise("shadow-unchanged")
+@pytest.mark.both_engines
 async def test_report_says_what_mailwright_would_have_done(
     database: Database, clock: ManualClock, relay: RecordingRelay
 ) -> None:

@@ -160,6 +160,7 @@ async def test_click_counts_for_segments_after_a_few_seconds(tracking: Tracking)
     assert await _clicked(tracking, campaign_id) == [ANN]
 
 
+@pytest.mark.both_engines
 async def test_burst_starts_no_sequence(tracking: Tracking) -> None:
     campaign_id, sequences = await tracking.send(ANN, body=BODY), SequenceBench(tracking.bench)
     sequence_id = await sequences.start(trigger={"clicks": campaign_id})

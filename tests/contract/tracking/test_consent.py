@@ -72,6 +72,7 @@ async def test_api_refuses_incomplete_consent(tracking: Tracking, consent: dict[
     assert field in answer.text
 
 
+@pytest.mark.both_engines
 async def test_preferences_page_gives_and_withdraws_consent(tracking: Tracking) -> None:
     await join(tracking.bench.database, [ANN])
     page = await preferences_of(tracking)
@@ -134,6 +135,7 @@ async def careful(tracking: Tracking) -> Tracking:
     return tracking
 
 
+@pytest.mark.both_engines
 async def test_consent_counts_after_its_confirmation(careful: Tracking) -> None:
     assert WORDING in (await careful.api.anonymous.get(f"/subscribe/{NEWS}")).text
     await sign_up(careful, ticked=True)

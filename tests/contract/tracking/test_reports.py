@@ -358,6 +358,7 @@ async def test_click_map_shows_clicks_at_their_links(tracking: Tracking, tmp_pat
     assert "default-src 'none'" in policy
 
 
+@pytest.mark.both_engines
 async def test_editor_creates_segment_and_resend_from_the_report(tracking: Tracking, tmp_path: Path) -> None:
     campaign_id = await _respond(tracking)
     tracking.clock.advance(TIME_TO_OPEN)

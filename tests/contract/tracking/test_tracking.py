@@ -327,6 +327,7 @@ async def test_switched_off_installation_redirects_without_recording(
 
 
 @pytest.mark.promise("tracking-nothing-lost")
+@pytest.mark.both_engines
 async def test_redirects_and_records_without_the_database(tracking: Tracking, monkeypatch: pytest.MonkeyPatch) -> None:
     campaign_id = await tracking.send(ANN)
     await tracking.api.engine.redirects.warm()
@@ -451,6 +452,7 @@ async def test_check_shows_the_planned_tracking(tracking: Tracking, mode: str, e
         ),
     ],
 )
+@pytest.mark.both_engines
 async def test_report_page_shows_the_tracking(
     tracking: Tracking, tmp_path: Path, mode: str, tracked: int, expected: list[str]
 ) -> None:

@@ -214,7 +214,7 @@ CARD: dict[str, Any] = {"type": "card", "title": "Spring", "html": "<p>Words</p>
         ({"label": "Read"}, "", "Spring\n\nWords\n\nRead → (https://example.com/s)"),
         ({"alt": "Spring"}, "", "Spring (https://example.com/s)\n\nWords"),
         ({"alt": "A tree"}, "A tree", "A tree\n\nSpring (https://example.com/s)\n\nWords"),
-        ({"title": "", "html": None, "alt": "A tree"}, "A tree", "A tree\n(https://example.com/s)"),
+        ({"title": "", "html": None, "alt": "A tree"}, "A tree", "A tree (https://example.com/s)"),
     ],
 )
 def test_card_names_its_link_once(changes: dict[str, Any], alt: str, text: str) -> None:
