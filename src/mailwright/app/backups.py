@@ -12,7 +12,7 @@ from typing import Final
 from sqlalchemy import Connection
 
 from mailwright.domain.clock import Clock, Instant
-from mailwright.domain.errors import NotDurable
+from mailwright.domain.errors import MailwrightError, NotDurable
 from mailwright.domain.sizes import size_text
 from mailwright.ops.settings import Settings
 from mailwright.ops.temporary_folder import open_temporary_folder
@@ -135,9 +135,17 @@ async def load(
             yield part
 
     def work(connection: Connection) -> None:
-        with opened(file, key) as reader, connection.begin():
-            load_tables(connection, parts(reader))
-            finish(connection)
+        try:
+            with opened(file, key) as reader, connection.begin():
+                load_tables(connection, parts(reader))
+                finish(connection)
+        except MailwrightError:
+            raise
+        except Exception:
+            # The database refuses the rows of a changed file before its end, where the digest is.
+            with opened(file, key) as reader:
+                reader.require_digest()
+            raise
 
     with opened(file, key) as reader:
         revision = reader.header.revision

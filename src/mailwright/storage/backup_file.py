@@ -20,6 +20,7 @@ from mailwright.domain.errors import MailwrightError
 FORMAT_VERSION: Final = 1
 _ROWS: Final = 1_000
 _COMPRESSION_LEVEL: Final = 3
+_CHANGED: Final = "The backup was changed after it was written (wrong digest). Use another backup."
 
 
 class BackupInvalid(MailwrightError):
@@ -151,13 +152,22 @@ class BackupReader:
                 yield TableRows(table, columns, rows)
                 rows = []
             if isinstance(line, dict) and "table" in line:
-                table, columns = line["table"], tuple(line["columns"])
+                table, columns = _table_of(line)
                 contents.rows[table] = 0
             elif isinstance(line, dict) and "file" in line:
                 contents.files += 1
-                yield StoredFile(line["file"], b64decode(line["content"]))
+                yield _file_of(line)
         if {**asdict(contents), "digest": self._before_end} != line["end"]:
-            raise BackupInvalid("The backup was changed after it was written (wrong digest). Use another backup.")
+            raise BackupInvalid(_CHANGED)
+        self._require_end()
+
+    def require_digest(self) -> None:
+        """Read everything, and raise if it is not what was written. Nothing else is checked."""
+        line: Any = None
+        while not (isinstance(line, dict) and "end" in line):
+            line = self._next()
+        if not isinstance(line["end"], dict) or line["end"].get("digest") != self._before_end:
+            raise BackupInvalid(_CHANGED)
         self._require_end()
 
     def _require_end(self) -> None:
@@ -179,6 +189,21 @@ class BackupReader:
         self._before_end = self._digest.hexdigest() if line.startswith(b'{"end"') else ""
         self._digest.update(line)
         return parsed
+
+
+def _table_of(line: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
+    """Return the name and the columns of a table. A changed file can have anything in their place."""
+    try:
+        return str(line["table"]), tuple(map(str, line["columns"]))
+    except (KeyError, TypeError) as error:
+        raise BackupInvalid(_CHANGED) from error
+
+
+def _file_of(line: dict[str, Any]) -> StoredFile:
+    try:
+        return StoredFile(str(line["file"]), b64decode(line["content"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise BackupInvalid(_CHANGED) from error
 
 
 def _lines(source: IO[bytes]) -> Iterator[bytes]:

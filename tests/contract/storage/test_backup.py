@@ -323,6 +323,31 @@ async def test_damaged_backups_are_refused_and_change_nothing(
     assert {each.name for each in tmp_path.glob(".*")} == set()
 
 
+async def test_backup_with_any_changed_line_is_refused(
+    engine: DatabaseAddress, clock: ManualClock, tmp_path: Path
+) -> None:
+    await filled(engine.url, clock)
+    good = tmp_path / "good.mwbackup"
+    await backed_up(engine.url, clock, good)
+    before = await content(engine.url)
+    lines = gzip.decompress(good.read_bytes()).splitlines(keepends=True)
+    [table] = [line for line in lines if line.startswith(b'{"table":"messages"')]
+    row = lines[lines.index(table) + 1]
+    for old, new in {
+        table: table.replace(b'"columns"', b'"culumns"'),
+        table[:-1]: table[:-1].replace(b'"outbox_id"', b'"outbox_iq"'),
+        row: b"[1]\n",
+        row[:-1]: b"{}",
+        b'{"end"': b'{"emd"',
+    }.items():
+        file = tmp_path / "changed.mwbackup"
+        file.write_bytes(gzip.compress(b"".join(lines).replace(old, new, 1)))
+        for verify in (True, False):
+            with pytest.raises(BackupInvalid):
+                await restored(engine.url, clock, file, verify=verify)
+    assert await content(engine.url) == before
+
+
 async def test_rows_that_do_not_add_up_are_refused(engine: DatabaseAddress, clock: ManualClock, tmp_path: Path) -> None:
     before = await content(engine.url)
     for name, change in {
