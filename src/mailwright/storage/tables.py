@@ -1566,7 +1566,7 @@ profile_recipients = Table(
     Column("is_excluded", Boolean, nullable=False),  # A row of this address has the status unsubscribed or bounced.
 )
 
-# Statuses that were written to the table of another program.
+# Statuses that Mailwright wrote to another program's table.
 profile_status_updates = Table(
     "profile_status_updates",
     metadata,
