@@ -20,7 +20,7 @@ from mailwright.domain.states import Priority
 from mailwright.domain.working_hours import ALWAYS
 from mailwright.outbox.provider_limits import load_provider_limits
 from mailwright.outbox.quotas import load_quota_snapshot, provider_rate
-from mailwright.storage.database import Database
+from mailwright.storage.database import Readable
 from mailwright.storage.tables import campaigns, mailouts, queue_entries, tenants
 
 LIMIT_COLUMNS = (
@@ -108,7 +108,7 @@ class LimitRules:
         return {lane for lane in lanes if is_of_campaign(lane) and lane not in self.campaigns}
 
 
-async def load_limit_rules(database: Database, defaults: DefaultLimits, lanes: Collection[int] = ()) -> LimitRules:
+async def load_limit_rules(database: Readable, defaults: DefaultLimits, lanes: Collection[int] = ()) -> LimitRules:
     """Load the limits of all open campaigns, and of completed ones that have messages in `lanes` again."""
     default = defaults.limits
     own = await load_tenant_limits(database, default)
@@ -131,7 +131,7 @@ async def load_limit_rules(database: Database, defaults: DefaultLimits, lanes: C
 
 
 async def _campaigns(
-    database: Database, default: Limits, own: Mapping[int, Limits], which: ColumnElement[bool]
+    database: Readable, default: Limits, own: Mapping[int, Limits], which: ColumnElement[bool]
 ) -> dict[int, LimitLevel]:
     """Return the limits of campaigns, by lane."""
     found = select(
@@ -156,7 +156,7 @@ async def _campaigns(
     }
 
 
-async def load_tenant_limits(database: Database, default: Limits) -> Mapping[int, Limits]:
+async def load_tenant_limits(database: Readable, default: Limits) -> Mapping[int, Limits]:
     """Load the limits of the tenants that have their own. All others use the default, which is also the ceiling."""
     columns = [tenants.c[name] for name in LIMIT_COLUMNS]
     async with database.read() as tx:

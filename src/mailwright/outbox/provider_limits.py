@@ -11,7 +11,7 @@ from sqlalchemy import select
 from mailwright.domain.permits import PROVIDER_LIMIT, LimitLevel, Limits
 from mailwright.domain.working_hours import ALWAYS
 from mailwright.outbox.defer import end_deferrals
-from mailwright.storage.database import Database, Transaction
+from mailwright.storage.database import Readable, Transaction
 from mailwright.storage.secret_box import SecretKeyInvalid
 from mailwright.storage.tables import lane_deferrals, provider_configurations
 
@@ -27,7 +27,7 @@ LIMIT_SETTINGS: Final[Mapping[str, Any]] = {
 OWNER_PREFIX: Final = "provider-"
 
 
-async def load_provider_limits(database: Database, name: str, default: Limits) -> LimitLevel | None:
+async def load_provider_limits(database: Readable, name: str, default: Limits) -> LimitLevel | None:
     """Return the limits of a named provider; None if it has none. Days, hours and reserve are as in the settings."""
     query = select(provider_configurations.c.settings).where(provider_configurations.c.name == name)
     async with database.read() as tx:

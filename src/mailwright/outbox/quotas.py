@@ -10,7 +10,7 @@ from mailwright.domain.clock import DAY, HOUR, Clock, Instant
 from mailwright.domain.permits import QUOTA_EXHAUSTED, QuotaPeriod, QuotaSnapshot, quota_counter, quota_lock_name
 from mailwright.outbox import defer
 from mailwright.outbox.ledger import LOCK_COUNTER, NEVER, OPEN_COUNTER
-from mailwright.storage.database import Database, Transaction
+from mailwright.storage.database import Database, Readable, Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import counters, provider_configurations, quotas, workers
 
@@ -146,7 +146,7 @@ async def load_quotas(database: Database) -> list[ProviderQuota]:
 
 
 async def load_quota_snapshot(
-    database: Database, providers: Collection[str], sync_every: Instant
+    database: Readable, providers: Collection[str], sync_every: Instant
 ) -> QuotaSnapshot | None:
     """Return the combined quota of a route, or None if one of its providers has no limit or none is known."""
     async with database.read() as tx:
@@ -188,7 +188,7 @@ def _periods(rows: Sequence[Any], in_flight: int) -> tuple[QuotaPeriod, ...]:
     return tuple(found)
 
 
-async def provider_rate(database: Database, route: Mapping[str, int | None]) -> RouteRate | None:
+async def provider_rate(database: Readable, route: Mapping[str, int | None]) -> RouteRate | None:
     """Return the rate that keeps every provider of a route within its reported rate, or None if none is known.
 
     Providers that no worker can reach are ignored, because they get no messages.

@@ -11,7 +11,7 @@ from mailwright.domain.permits import Deferral, DeferReason
 from mailwright.domain.provider_routes import ProviderRoutes
 from mailwright.outbox.installation_values import load_value, store_value
 from mailwright.outbox.provider_activity import add_sent
-from mailwright.storage.database import Database, Transaction
+from mailwright.storage.database import Database, Readable, Transaction
 from mailwright.storage.server_state import server_time
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import deliveries, workers
@@ -127,7 +127,7 @@ class WorkerRegistry:
         return (presence.sent - accepted) * SECOND / (now - last) if now > last else 0.0
 
 
-async def list_present(database: Database, now: Instant) -> list[WorkerPresence]:
+async def list_present(database: Readable, now: Instant) -> list[WorkerPresence]:
     """List the recent reports of all workers about their providers."""
     async with database.read() as tx:
         return await load_present(tx, now)
@@ -206,7 +206,7 @@ async def presence_by_provider(
     return by_provider
 
 
-async def best_rate(database: Database, now: Instant) -> float:
+async def best_rate(database: Readable, now: Instant) -> float:
     """Return the highest send rate of one worker in the last days, in messages per second, or 0 if none is recorded."""
     async with database.read() as tx:
         return await _load_best(tx, now)
@@ -218,7 +218,7 @@ async def _load_best(tx: Transaction, now: Instant) -> float:
     return float(best["perSecond"]) if best is not None and now - best["at"] <= BEST_RATE_AGE else 0.0
 
 
-async def sending_rate(database: Database, now: Instant, providers: Collection[str] | None = None) -> float:
+async def sending_rate(database: Readable, now: Instant, providers: Collection[str] | None = None) -> float:
     """Return the messages per second that all workers sent recently, through these providers if they are given."""
     is_recent = workers.c.seen_at >= now - PRESENCE_TIMEOUT
     if providers is not None:

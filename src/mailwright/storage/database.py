@@ -9,9 +9,9 @@ import os
 import re
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import Executable
 from sqlalchemy.engine import URL, make_url
@@ -68,6 +68,27 @@ class Transaction:
 
     async def execute(self, expression: Executable, parameters: Any = None) -> Rows:
         return (await self._connection.execute(expression, parameters)).rows
+
+
+class Readable(Protocol):
+    """The database, or one snapshot of it."""
+
+    @property
+    def secret_box(self) -> SecretBox: ...
+
+    def read(self) -> AbstractAsyncContextManager[Transaction]: ...
+
+
+class Snapshot:
+    """The snapshot of an open read. Functions that each read the database get results that agree."""
+
+    def __init__(self, database: "Database", tx: Transaction) -> None:
+        self.secret_box = database.secret_box
+        self._tx = tx
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[Transaction]:
+        yield self._tx
 
 
 class Database:

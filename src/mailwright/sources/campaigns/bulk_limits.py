@@ -7,11 +7,11 @@ from mailwright.outbox.limits import DefaultLimits, load_tenant_limits
 from mailwright.outbox.provider_configurations import load_routes
 from mailwright.outbox.quotas import load_quota_snapshot
 from mailwright.policies.rates import bulk_limits
-from mailwright.storage.database import Database
+from mailwright.storage.database import Readable
 
 
 async def load_bulk_limits(
-    database: Database, defaults: DefaultLimits, tenant_id: int | None, now: Instant
+    database: Readable, defaults: DefaultLimits, tenant_id: int | None, now: Instant
 ) -> tuple[BulkLimit, ...]:
     """Load the limits of a tenant with their reserves; those of the installation if `tenant_id` is None."""
     own = await load_tenant_limits(database, defaults.limits)

@@ -62,7 +62,7 @@ from mailwright.sources.campaigns.recipient_groups import load_groups
 from mailwright.sources.campaigns.simulated_campaign import CampaignRun
 from mailwright.sources.campaigns.simulated_queue import quota_periods
 from mailwright.sources.campaigns.simulation import SimulationConditions, needed_counters, simulate
-from mailwright.storage.database import Database, Transaction
+from mailwright.storage.database import Readable, Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import campaigns, lane_deferrals, queue_entries, tenants
 
@@ -88,7 +88,7 @@ class Forecast:
 
 
 async def forecast(
-    database: Database,
+    database: Readable,
     clock: Clock,
     defaults: DefaultLimits,
     *,
@@ -155,7 +155,7 @@ def _sent(found: Iterable[CampaignForecast], kind: ForecastKind) -> list[int]:
 
 
 async def _load_expected(
-    database: Database, context: ExpectedContext, shares: Sequence["_ForecastShare"], horizon: Instant
+    database: Readable, context: ExpectedContext, shares: Sequence["_ForecastShare"], horizon: Instant
 ) -> ExpectedSends:
     """Load the emails that become due while the campaigns are sent, for twice the time that the campaigns need alone.
 
@@ -193,7 +193,7 @@ class _ForecastShare:
 
 
 async def _load_rules_by_provider(
-    database: Database, defaults: DefaultLimits
+    database: Readable, defaults: DefaultLimits
 ) -> tuple[LaneProviders, dict[str | None, LimitRules]]:
     """Load the providers of the lanes, and the limits of each provider; None for the installation's own."""
     async with database.read() as tx:
@@ -226,7 +226,7 @@ async def _load_counters(
     return counters
 
 
-async def _load_rules(database: Database, defaults: DefaultLimits, provider: str | None) -> LimitRules:
+async def _load_rules(database: Readable, defaults: DefaultLimits, provider: str | None) -> LimitRules:
     """Load the limits for the campaigns of a named provider; None for the installation's own."""
     if provider is not None:
         defaults = replace(defaults, providers={provider: None}, named_provider=provider)
@@ -245,7 +245,7 @@ def _share_of(queue: Iterable[QueuedCampaign], provider: str | None, rules: Limi
 
 
 async def _forecast_share(
-    database: Database, rules: LimitRules, queue: list[QueuedCampaign], given: _ShareConditions, counters: _Counters
+    database: Readable, rules: LimitRules, queue: list[QueuedCampaign], given: _ShareConditions, counters: _Counters
 ) -> _ForecastShare:
     now = given.now
     async with database.read() as tx:
@@ -282,7 +282,7 @@ def _without_uncertain_end(forecast: CampaignForecast, slow: CampaignForecast) -
 
 
 async def _full_rate(
-    database: Database, queue: Sequence[QueuedCampaign], given: _ShareConditions, providers: Collection[str]
+    database: Readable, queue: Sequence[QueuedCampaign], given: _ShareConditions, providers: Collection[str]
 ) -> tuple[float, ForecastAssumption | None]:
     """Return the rate without limits: the rate measured now, else a past rate, else an assumed one.
 

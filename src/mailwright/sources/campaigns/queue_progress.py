@@ -9,6 +9,7 @@ from mailwright.domain.permits import BulkLimit
 from mailwright.outbox.limits import DefaultLimits
 from mailwright.sources.campaigns.bulk_limits import load_bulk_limits
 from mailwright.sources.campaigns.forecast import forecast
+from mailwright.sources.campaigns.forecast_values import CampaignForecast
 from mailwright.sources.campaigns.progress import (
     CampaignMessageCounts,
     QueuePosition,
@@ -18,7 +19,7 @@ from mailwright.sources.campaigns.progress import (
     send_rate,
 )
 from mailwright.sources.campaigns.queue_recorder import refresh_queue
-from mailwright.storage.database import Database
+from mailwright.storage.database import Database, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,10 @@ class QueueProgress:
 async def queue_progress(
     database: Database, clock: Clock, defaults: DefaultLimits, *, tenant_id: int | None
 ) -> QueueProgress:
-    """Return the progress of the campaign that is being sent, and how many wait behind it."""
+    """Return the progress of the campaign that is being sent, and how many wait behind it.
+
+    Everything is read from one snapshot, so that the answer agrees with itself while workers change the queue.
+    """
     await refresh_queue(database, clock, defaults)
     now = clock.now()
     async with database.read() as tx:
@@ -45,8 +49,10 @@ async def queue_progress(
         active = _active(queue)
         counts = await count_messages(tx, active) if active is not None else None
         rate = await send_rate(tx, active, now) if active is not None else 0.0
-    others = [position for position in queue if position is not active]
-    starts = await _expected_starts(database, clock, defaults, others)
+        others = [position for position in queue if position is not active]
+        snapshot = Snapshot(database, tx)
+        starts = await _expected_starts(snapshot, clock, defaults, others)
+        limits = await load_bulk_limits(snapshot, defaults, tenant_id, now)
     unsent = counts.waiting + counts.sending if counts is not None else 0
     is_moving = active is not None and active.status is QueueStatus.PROCESSING and rate > 0
     return QueueProgress(
@@ -58,23 +64,28 @@ async def queue_progress(
         next_campaign_at=max(min(starts), now) if starts else None,
         reason=active.defer_reason if active else None,
         next_run_at=end_of_deferral(active) if active else None,
-        limits=await load_bulk_limits(database, defaults, tenant_id, now),
+        limits=limits,
     )
 
 
 async def _expected_starts(
-    database: Database, clock: Clock, defaults: DefaultLimits, waiting: Sequence[QueuePosition]
+    snapshot: Snapshot, clock: Clock, defaults: DefaultLimits, others: Sequence[QueuePosition]
 ) -> list[Instant]:
     """Return when the campaigns are expected to send their next messages, without those that only a user can release.
 
     If the stored forecast lacks one of them, because the queue has just changed, it is computed for this answer.
     """
-    ends = [position for position in waiting if position.deferred_until != INDEFINITELY]
-    expected = {each.campaign_id: each.expected_at for each in ends if each.status is QueueStatus.PENDING}
+    ends = [position for position in others if position.deferred_until != INDEFINITELY]
+    expected = {each.campaign_id: each.expected_at for each in ends}  # None for one that is being sent
     if None in expected.values():
-        found = await forecast(database, clock, defaults, tenant_id=None)
-        expected = {each.campaign_id: each.starts_at for each in found.campaigns if each.campaign_id in expected}
-    return [at for at in expected.values() if at is not None]
+        found = await forecast(snapshot, clock, defaults, tenant_id=None)
+        expected = {each.campaign_id: _start_of(each, found.computed_at) for each in found.campaigns}
+    return [at for each in ends if (at := expected[each.campaign_id]) is not None]
+
+
+def _start_of(campaign: CampaignForecast, now: Instant) -> Instant | None:
+    """Return the expected start; now if everything was sent and only the end is not recorded yet."""
+    return campaign.starts_at if campaign.remaining else now
 
 
 def _active(queue: list[QueuePosition]) -> QueuePosition | None:
