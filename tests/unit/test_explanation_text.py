@@ -19,7 +19,7 @@ from mailwright.domain.explanation import (
     ReachedLimit,
     Remedy,
 )
-from mailwright.domain.permits import PROVIDER_RATE, QUOTA_EXHAUSTED, DeferReason, split_defer_reason
+from mailwright.domain.permits import QUOTA_EXHAUSTED, DeferReason, split_defer_reason
 from mailwright.outbox.explain import LIMIT_COLUMNS
 from mailwright.schemas.explanation_text import (
     assumption_text,
@@ -34,7 +34,7 @@ from mailwright.sources.campaigns.forecast_values import ForecastAssumption
 
 NOW = 1_800_000_000_000  # 2027-01-15 08:00 UTC
 LIMITS = [*LIMIT_COLUMNS, "max_in_flight", DeferReason.DOMAIN_RATE, DeferReason.DOMAIN_CONCURRENCY]
-REASONS = [None, *LIMITS, *DeferReason, QUOTA_EXHAUSTED, PROVIDER_RATE, PAUSED, CANCELLED, SCHEDULED, AWAITING_WINNER]
+REASONS = [None, *LIMITS, *DeferReason, QUOTA_EXHAUSTED, PAUSED, CANCELLED, SCHEDULED, AWAITING_WINNER]
 
 
 def a_message(state: ExplanationState, reason: str | None = None, **changes: Any) -> MessageExplanation:

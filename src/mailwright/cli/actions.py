@@ -45,20 +45,16 @@ _COMMANDS: Final[Mapping[ActionKind, str]] = {
 }
 # The option of `tenant edit` that changes each limit, then the options of `campaign limits` that differ.
 _LIMIT_OPTIONS: Final[Mapping[str, str]] = {
-    "rate_per_second": "--rate-per-second N",
     "rate_per_hour": "--rate-per-hour N",
     "daily_limit": "--daily-limit N",
     "outside_hours": "--working-hours 00:00-24:00",
     "warmup": "--warmup-since none",
-    "interval": "--interval-ms N",
-    "one_at_a_time": "--one-at-a-time no",
     "max_in_flight": "--max-in-flight N",
 }
 _CAMPAIGN_LIMIT_OPTIONS: Final[Mapping[str, str]] = {
     **_LIMIT_OPTIONS,
     "outside_hours": "--working-hours none",
     "warmup": "--no-warmup",
-    "one_at_a_time": "--side-by-side",
 }
 # Commands for remedies that are not actions of the API.
 _OTHER_COMMANDS: Final[Mapping[Remedy, str]] = {
@@ -66,7 +62,6 @@ _OTHER_COMMANDS: Final[Mapping[Remedy, str]] = {
     Remedy.ADD_WORKERS: "worker",
     Remedy.PROVIDER_RECOVERY: "check",
     Remedy.MORE_QUOTA: "quota --sync",
-    Remedy.HIGHER_PROVIDER_RATE: "quota",
     Remedy.RELEASE_SENDING: "quarantine list",
 }
 

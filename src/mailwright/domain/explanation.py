@@ -79,7 +79,6 @@ class Remedy(StrEnum):
     ROUTE_TO_PROVIDER = "route_to_provider"  # the tenant has another provider now: restore its route
     FORMER_SERVER = "former_server"  # the server that may have it is no longer used: only a cancellation ends the wait
     MORE_QUOTA = "more_quota"
-    HIGHER_PROVIDER_RATE = "higher_provider_rate"
     CHANGE_LIMIT = "change_limit"
     CHANGE_FREQUENCY_CAP = "change_frequency_cap"
     CHANGE_DOMAIN_LIMITS = "change_domain_limits"

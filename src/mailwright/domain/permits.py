@@ -48,9 +48,7 @@ PROVIDER_LIMIT = "provider_limit"  # A limit that was set for a named provider. 
 PROVIDER_REASONS = frozenset(
     {
         QUOTA_EXHAUSTED,
-        PROVIDER_RATE,
-        THROTTLED_RATE,
-        *(f"{PROVIDER_LIMIT}:{name}" for name in ("rate_per_second", "rate_per_hour", "daily_limit", "warmup")),
+        *(f"{PROVIDER_LIMIT}:{name}" for name in ("rate_per_hour", "daily_limit", "warmup")),
     }
 )
 

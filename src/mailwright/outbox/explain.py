@@ -3,7 +3,7 @@
 The result is data without any English text. It contains only actions that would be accepted now.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,9 +35,7 @@ from mailwright.domain.frequency import cap_of_detail
 from mailwright.domain.ids import is_uuid
 from mailwright.domain.permits import (
     PROVIDER_LIMIT,
-    PROVIDER_RATE,
     QUOTA_EXHAUSTED,
-    THROTTLED_RATE,
     Deferral,
     DeferReason,
     split_defer_reason,
@@ -50,7 +48,7 @@ from mailwright.outbox.in_doubt import RESOLUTION_PERIOD
 from mailwright.outbox.provider_configurations import FORMER_SUFFIX, load_names, load_routes
 from mailwright.outbox.sending_hold import ERROR_CODE as DATABASE_RESTORED
 from mailwright.outbox.sending_hold import SendingHold, load_hold
-from mailwright.outbox.workers import WorkerPresence, learned_rate_of, list_present, outage_of, present_for
+from mailwright.outbox.workers import WorkerPresence, list_present, outage_of, present_for
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 
@@ -476,7 +474,7 @@ def _limited(facts: MessageFacts) -> MessageExplanation:
     column = LIMIT_COLUMNS.get(message.hold_reason)
     own = getattr(message, column) if column else None
     scope = LimitScope.INSTALLATION if own is None else LimitScope.TENANT
-    allowed = own if message.hold_reason in ("rate_per_second", "rate_per_hour", "daily_limit") else None
+    allowed = own if message.hold_reason in ("rate_per_hour", "daily_limit") else None
     limit = ReachedLimit(message.hold_reason, scope, message.tenant, allowed=allowed)
     return _lane_deferred(facts, remedy=remedy, limit=limit)
 
@@ -490,22 +488,6 @@ def _provider_limit(facts: MessageFacts) -> MessageExplanation:
     _, name = split_defer_reason(facts.message.hold_reason)
     limit = facts.limit or ReachedLimit(name or PROVIDER_LIMIT, LimitScope.PROVIDER, facts.routed_to or "")
     return _lane_deferred(facts, remedy=_remedy(facts, Remedy.CHANGE_LIMIT), limit=limit)
-
-
-def _provider_rate(facts: MessageFacts) -> MessageExplanation:
-    limit = ReachedLimit(PROVIDER_RATE, LimitScope.PROVIDER)
-    return _lane_deferred(facts, remedy=Remedy.HIGHER_PROVIDER_RATE, limit=limit)
-
-
-def _throttled_rate(facts: MessageFacts) -> MessageExplanation:
-    limit = reached_throttled_rate(facts.workers)
-    return _lane_deferred(facts, remedy=Remedy.HIGHER_PROVIDER_RATE, limit=limit)
-
-
-def reached_throttled_rate(workers: Sequence[WorkerPresence]) -> ReachedLimit:
-    """Return the learned rate of throttled workers as a limit that their provider sets."""
-    rate = learned_rate_of(workers)
-    return ReachedLimit(THROTTLED_RATE, LimitScope.PROVIDER, allowed=None if rate is None else max(1, round(rate)))
 
 
 def _paused(facts: MessageFacts) -> MessageExplanation:
@@ -540,8 +522,6 @@ def _sender_rules(facts: MessageFacts) -> MessageExplanation:
 
 _LANE_DEFERRED: Mapping[str, Callable[[MessageFacts], MessageExplanation]] = {
     QUOTA_EXHAUSTED: _quota_exhausted,
-    PROVIDER_RATE: _provider_rate,
-    THROTTLED_RATE: _throttled_rate,
     PAUSED: _paused,
     GUARD_RAILS: _stopped_by_guard,
     NEXT_WAVE: lambda facts: _lane_deferred(facts, remedy=Remedy.WAIT, actions=_explain_campaign(facts.message)),

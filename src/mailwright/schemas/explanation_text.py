@@ -143,25 +143,19 @@ def limit_name(reason: str) -> str:
 
 
 _LIMIT_REACHED: Final[Mapping[str, str]] = {
-    "rate_per_second": lazy_gettext("Limit per second{of} reached{usage}."),
     "rate_per_hour": lazy_gettext("Hourly limit{of} reached{usage}."),
     "daily_limit": lazy_gettext("Daily limit{of} reached{usage}."),
     "outside_hours": lazy_gettext("Outside working hours{of}."),
     "warmup": lazy_gettext("Warm-up limit{of} reached{usage}."),
-    INTERVAL: lazy_gettext("Waiting for the interval between messages{of}."),
-    ONE_AT_A_TIME: lazy_gettext("Messages{of} are sent one at a time."),
     "max_in_flight": lazy_gettext("Limit of messages in flight{of} reached{usage}."),
     DeferReason.DOMAIN_RATE: lazy_gettext("Send rate limit{of} reached."),
     DeferReason.DOMAIN_CONCURRENCY: lazy_gettext("Limit of simultaneous messages{of} reached."),
     QUOTA_EXHAUSTED: lazy_gettext("Provider quota used up."),
-    PROVIDER_RATE: lazy_gettext("Provider send rate reached."),
     THROTTLED_RATE: lazy_gettext("Slowed down by the provider{usage}."),
 }
 _CHANGE_LIMIT: Final[Mapping[str, str]] = {
     "outside_hours": lazy_gettext("Change the working hours{of}."),
     "warmup": lazy_gettext("End the warm-up{of}."),
-    INTERVAL: lazy_gettext("Shorten the interval between messages{of}."),
-    ONE_AT_A_TIME: lazy_gettext("Allow several messages{of} at a time."),
 }
 
 
@@ -921,7 +915,6 @@ _REMEDIES: Final[Mapping[Remedy, str]] = {
         )
     ),
     Remedy.MORE_QUOTA: lazy_gettext("Get more quota from the provider, then sync the quota."),
-    Remedy.HIGHER_PROVIDER_RATE: lazy_gettext("Get a higher send rate from the provider."),
     Remedy.CHANGE_FREQUENCY_CAP: (
         lazy_gettext(
             "Raise the frequency cap of the tenant or turn it off, or let the campaign ignore it "

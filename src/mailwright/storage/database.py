@@ -79,7 +79,7 @@ class Readable(Protocol):
     def read(self) -> AbstractAsyncContextManager[Transaction]: ...
 
 
-class Snapshot:
+class ReadSnapshot:
     """The snapshot of an open read. Functions that each read the database get results that agree."""
 
     def __init__(self, database: "Database", tx: Transaction) -> None:

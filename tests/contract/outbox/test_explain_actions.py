@@ -16,7 +16,7 @@ from mailwright.domain.clock import HOUR, MINUTE, SECOND, ManualClock
 from mailwright.domain.explanation import ExplanationState
 from mailwright.domain.guard_rails import GuardAction, GuardFinding, GuardState, Incident
 from mailwright.domain.lanes import lane_number
-from mailwright.domain.permits import PROVIDER_RATE, QUOTA_EXHAUSTED, Deferral, DeferReason
+from mailwright.domain.permits import QUOTA_EXHAUSTED, Deferral, DeferReason
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType, Priority, Resolution, Status
 from mailwright.events.reports import Reports
@@ -349,12 +349,6 @@ async def one_without_quota(world: ExplainedApi) -> None:
     await world.hold(QUOTA_EXHAUSTED)
 
 
-@message_is(ExplanationState.HELD, ActionKind.CANCEL)
-async def one_at_the_provider_rate(world: ExplainedApi) -> None:
-    await world.under_test.accept()
-    await world.hold(PROVIDER_RATE)
-
-
 @message_is(ExplanationState.EXPIRED)
 async def an_expired_one(world: ExplainedApi) -> None:
     await world.under_test.accept(expires_at=world.clock.now() + MINUTE)
@@ -514,18 +508,6 @@ async def a_campaign_in_warm_up(world: ExplainedApi) -> None:
     await world.hold("warmup")
 
 
-@campaign_is("held", (ActionKind.EDIT_LIMITS, {}))
-async def a_campaign_sent_one_at_a_time(world: ExplainedApi) -> None:
-    await world.start(1, limits={"one_at_a_time": True})
-    await world.hold("one_at_a_time")
-
-
-@campaign_is("held", (ActionKind.EDIT_LIMITS, {}))
-async def a_campaign_at_its_limit_per_second(world: ExplainedApi) -> None:
-    await world.start(1, limits={"rate_per_second": 1})
-    await world.hold("rate_per_second")
-
-
 @campaign_is("held")
 async def a_campaign_at_its_tenants_limit(world: ExplainedApi) -> None:
     await change_tenant(world.database, rate_per_hour=1)
@@ -543,12 +525,6 @@ async def a_campaign_deferred_by_a_removed_limit(world: ExplainedApi) -> None:
 async def a_campaign_without_quota(world: ExplainedApi) -> None:
     await world.start()
     await world.hold(QUOTA_EXHAUSTED)
-
-
-@campaign_is("held")
-async def a_campaign_at_its_providers_rate(world: ExplainedApi) -> None:
-    await world.start()
-    await world.hold(PROVIDER_RATE)
 
 
 @campaign_is("sending")

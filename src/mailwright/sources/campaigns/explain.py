@@ -36,7 +36,6 @@ from mailwright.domain.explanation import CampaignExplanation, CampaignState, Li
 from mailwright.domain.guard_rails import GuardState
 from mailwright.domain.ids import is_uuid
 from mailwright.domain.permits import (
-    PROVIDER_RATE,
     QUOTA_EXHAUSTED,
     THROTTLED_RATE,
     Deferral,
@@ -44,12 +43,11 @@ from mailwright.domain.permits import (
     split_defer_reason,
 )
 from mailwright.domain.states import Status
-from mailwright.outbox.explain import LIMIT_COLUMNS, reached_throttled_rate
+from mailwright.outbox.explain import LIMIT_COLUMNS
 from mailwright.outbox.limits import DefaultLimits, LimitRules, load_limit_rules
 from mailwright.outbox.provider_limits import load_provider_limits
 from mailwright.outbox.sending_hold import SendingHold, load_hold
 from mailwright.outbox.workers import LostLeases, WorkerPresence, find_lost_leases, learned_rate_of, list_present
-from mailwright.policies.pacing import ONE_AT_A_TIME
 from mailwright.sources.campaigns.approval_gate import load_gate
 from mailwright.sources.campaigns.approvals import CampaignApprovals, PlanReport
 from mailwright.sources.campaigns.checks import NO_FACTS, check_campaign
@@ -216,8 +214,10 @@ def _queued(facts: CampaignFacts, ahead: Any) -> CampaignExplanation:
 
 
 def _sending(facts: CampaignFacts) -> CampaignExplanation:
-    lost, is_throttled = facts.lost, learned_rate_of(facts.workers) is not None
-    pace = reached_throttled_rate(facts.workers) if is_throttled else facts.limit
+    lost, learned = facts.lost, learned_rate_of(facts.workers)
+    pace = facts.limit
+    if learned is not None:
+        pace = ReachedLimit(THROTTLED_RATE, LimitScope.PROVIDER, allowed=max(1, round(learned)))
     if lost is not None and not facts.counts.waiting and lost.messages == facts.counts.sending:
         return _explain(facts, CampaignState.SENDING, reason="worker_lost", until=lost.until, remedy=Remedy.WAIT)
     if GuardState.read(facts.campaign.guard).finding is None:
@@ -262,13 +262,10 @@ def _limited(facts: CampaignFacts) -> CampaignExplanation:
 
 # The field of a campaign's limits that sets each limit.
 _LIMIT_FIELDS: Mapping[str, str] = {
-    "rate_per_second": "ratePerSecond",
     "rate_per_hour": "ratePerHour",
     "daily_limit": "dailyLimit",
     "outside_hours": "workingHours",
     "warmup": "warmup",
-    "interval": "intervalMs",
-    ONE_AT_A_TIME: "oneAtATime",
 }
 
 
@@ -342,12 +339,6 @@ _DEFERRED: Mapping[str, Callable[[CampaignFacts], CampaignExplanation]] = {
     SENDER_RULES: lambda facts: _deferred(facts, remedy=Remedy.MEET_SENDER_RULES),
     QUOTA_EXHAUSTED: lambda facts: _deferred(
         facts, remedy=Remedy.MORE_QUOTA, limit=ReachedLimit(QUOTA_EXHAUSTED, LimitScope.PROVIDER)
-    ),
-    PROVIDER_RATE: lambda facts: _deferred(
-        facts, remedy=Remedy.HIGHER_PROVIDER_RATE, limit=ReachedLimit(PROVIDER_RATE, LimitScope.PROVIDER)
-    ),
-    THROTTLED_RATE: lambda facts: _deferred(
-        facts, remedy=Remedy.HIGHER_PROVIDER_RATE, limit=reached_throttled_rate(facts.workers)
     ),
 }
 

@@ -19,7 +19,7 @@ from mailwright.sources.campaigns.progress import (
     send_rate,
 )
 from mailwright.sources.campaigns.queue_recorder import refresh_queue
-from mailwright.storage.database import Database, Snapshot
+from mailwright.storage.database import Database, ReadSnapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ async def queue_progress(
         counts = await count_messages(tx, active) if active is not None else None
         rate = await send_rate(tx, active, now) if active is not None else 0.0
         others = [position for position in queue if position is not active]
-        snapshot = Snapshot(database, tx)
+        snapshot = ReadSnapshot(database, tx)
         starts = await _expected_starts(snapshot, clock, defaults, others)
         limits = await load_bulk_limits(snapshot, defaults, tenant_id, now)
     unsent = counts.waiting + counts.sending if counts is not None else 0
@@ -69,7 +69,7 @@ async def queue_progress(
 
 
 async def _expected_starts(
-    snapshot: Snapshot, clock: Clock, defaults: DefaultLimits, others: Sequence[QueuePosition]
+    snapshot: ReadSnapshot, clock: Clock, defaults: DefaultLimits, others: Sequence[QueuePosition]
 ) -> list[Instant]:
     """Return when the campaigns are expected to send their next messages, without those that only a user can release.
 

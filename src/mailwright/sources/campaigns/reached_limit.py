@@ -47,8 +47,6 @@ async def find_reached_limit(
     if reason == OUTSIDE_HOURS:
         return find_hours(lane, levels, now)
     for level in reversed(levels):
-        if _is_paced(level, reason):
-            return _reached(lane, level, reason)
         for window in _windows(level, reason, now):
             used = await _used(tx, window)
             if used >= window.limit:
@@ -89,12 +87,6 @@ def sets_hours(limits: str) -> bool:
 def _opens_at(level: LimitLevel, now: Instant) -> Instant:
     deferral = outside_hours(level.limits, is_bulk=True, now=now)
     return 0 if deferral is None else deferral.until
-
-
-def _is_paced(level: LimitLevel, reason: str) -> bool:
-    if reason == ONE_AT_A_TIME and level.limits.one_at_a_time:
-        return True
-    return any(pace.reason == reason for pace in send_rates(level.limits, level.owner))
 
 
 def _windows(level: LimitLevel, reason: str, now: Instant) -> list[LimitWindow]:
