@@ -1,5 +1,6 @@
 """Commands that run on another server, over HTTP, without a database."""
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -89,3 +90,36 @@ async def test_remote_command_names_what_is_wrong(
 async def test_local_command_refuses_a_server(far: Commands, command: tuple[str, ...]) -> None:
     ended = await far.run(*command)
     assert (ended.code, "only on the machine of the installation" in ended.err) == (2, True), ended
+
+
+async def test_remote_forms_are_read_from_files(far: Commands) -> None:
+    await far.ok("list", "create", "weekly")
+    file = far.folder / "form.json"
+    file.write_text(json.dumps({"title": "Join us", "fields": [{"attribute": "city", "label": "City"}]}))
+    made = (await far.ok("form", "create", "--name", "Shop", "--list", "weekly", "--file", str(file), "--json")).json
+    assert (made["name"], made["title"], made["fields"][0]["label"]) == ("Shop", "Join us", "City")
+    edited = (await far.ok("form", "edit", made["formId"], "--name", "Store", "--json")).json
+    assert (edited["name"], edited["title"], edited["version"]) == ("Store", "Join us", 1)
+    file.write_text(json.dumps({**edited, "title": "Stay in touch"}))
+    changed = await far.ok("form", "edit", made["formId"], "--file", str(file))
+    assert changed.out.startswith(f"{made['formId']}  Store (list weekly, version 2)\n")
+    assert (await far.ok("form", "list", "--json")).json[0]["title"] == "Stay in touch"
+    nameless = await far.run("form", "create", "--list", "weekly")
+    assert (nameless.code, nameless.err) == (2, "--name: is required\n")
+    file.write_text('{"titel": "x"}')
+    assert (await far.run("form", "edit", made["formId"], "--file", str(file))).code == 2
+    file.write_text("[]")
+    no_object = await far.run("form", "edit", made["formId"], "--file", str(file))
+    assert (no_object.code, no_object.err.startswith("--file: must be a JSON object")) == (2, True)
+    await far.ok("form", "delete", made["formId"], "--yes")
+
+
+async def test_remote_domain_check_is_negative_until_verified(far: Commands) -> None:
+    added = await far.ok("domain", "add", "acme.example", "--sender", "Acme <news@acme.example>")
+    assert "○ pending acme.example · default sender Acme <news@acme.example>" in added.err
+    assert "TXT" in added.out
+    checked = await far.run("domain", "check", "acme.example", "--json")
+    assert (checked.code, checked.json["state"]) == (1, "pending")
+    listed = await far.ok("domain", "list")
+    assert "○ pending" in listed.out
+    assert (await far.run("domain", "rotate", "acme.example")).code == 1

@@ -1,6 +1,7 @@
 """Actions: every route and command states its permission where it is declared."""
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,40 @@ from mailwright.cli.derived import make_group
 from mailwright.web import app
 
 ACTIONS = [action for noun in load_nouns() for action in noun.actions]
+# The number of routes in each module that are written by hand. A number may only become smaller.
+HAND_WRITTEN = {
+    "archive": 2,
+    "articles": 13,
+    "audit_log": 1,
+    "brand": 2,
+    "campaign_approvals": 11,
+    "campaign_attachments": 3,
+    "campaign_exclusions": 2,
+    "campaign_guard": 3,
+    "campaign_repeats": 3,
+    "campaign_reports": 8,
+    "campaigns": 27,
+    "contact_events": 3,
+    "contacts": 11,
+    "dmarc_reports": 3,
+    "dropin.segment": 3,
+    "email": 9,
+    "forecast": 2,
+    "images": 5,
+    "imports": 5,
+    "mailouts": 3,
+    "moves": 5,
+    "notifications": 4,
+    "progress": 1,
+    "providers": 9,
+    "report_sources": 4,
+    "restricted_tenants": 2,
+    "retention": 4,
+    "sequences": 14,
+    "shadow": 1,
+    "template_starters": 1,
+    "templates": 10,
+}
 PACKAGE = Path(app.__file__).parent.parent
 OPENAPI = PACKAGE.parent.parent / "docs" / "openapi.json"
 
@@ -53,16 +88,18 @@ def test_every_operation_of_the_api_names_its_scope() -> None:
     assert [each for each in operations if each[2] not in {*Scope, "administrator", "signature"}] == []
 
 
-def test_every_route_of_a_noun_comes_from_its_actions() -> None:
-    nouns = tuple(noun.path for noun in load_nouns())
-    routes = {
-        (method, route.path)
+def test_only_listed_routes_are_written_by_hand() -> None:
+    endpoints = [
+        (route.endpoint.__module__.removeprefix("mailwright.web.api."), method, route.path)  # type: ignore[attr-defined]
         for router in app.ROUTERS
         for route in router.routes
+        if route.path.startswith("/v1/")  # type: ignore[attr-defined]
         for method in route.methods  # type: ignore[attr-defined]
-        if route.path in nouns or route.path.startswith(tuple(f"{path}/" for path in nouns))  # type: ignore[attr-defined]
-    }
-    assert routes == {(action.method, action.path) for action in ACTIONS}
+    ]
+    derived = {(method, path) for module, method, path in endpoints if module == "derived"}
+    assert derived == {(action.method, action.path) for action in ACTIONS}
+    by_hand = Counter(module for module, _, _ in endpoints if module != "derived")
+    assert dict(by_hand) == HAND_WRITTEN
 
 
 def test_derived_commands_have_no_module_of_their_own() -> None:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 # The module of each command. A module is imported when its command runs, or when a server starts.
 MODULES: Final = {
     "dead-letter": "dead_letters",
+    "domain": "domains",
+    "form": "forms",
     "list": "lists",
     "segment": "segments",
     "suppression": "suppressions",

@@ -2,12 +2,15 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mailwright.access.api_keys import Caller
 from mailwright.domain.clock import Clock
 from mailwright.ops.settings import Settings
 from mailwright.storage.database import Database
+
+if TYPE_CHECKING:
+    from mailwright.app.wiring import Engine
 
 Result = TypeVar("Result")
 
@@ -28,6 +31,8 @@ class Context:
     cached: Callable[[tuple[Any, ...], Callable[[], Awaitable[Any]]], Awaitable[Any]] = _compute
     # Whether the caller may name objects of all tenants by their id, as the console can.
     sees_all_tenants: bool = False
+    # The services of a server, with their caches. A command makes the services that it needs.
+    engine: "Engine | None" = None
 
     @property
     def tenant_id(self) -> int:

@@ -5,11 +5,15 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any, Final, Literal, NamedTuple, TypeVar, get_type_hints
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, get_type_hints
 
 from mailwright.access.roles import Role, Scope
 from mailwright.schemas.base import ResponseModel
 from mailwright.sources.api.fields import RequestModel
+
+if TYPE_CHECKING:
+    from mailwright.actions.context import Context
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Run = TypeVar("Run", bound=Callable[..., Awaitable[Any]])
@@ -34,14 +38,15 @@ class Argument(NamedTuple):
 class Option(NamedTuple):
     """Annotation: how the command spells the option of this field, if not like the field itself.
 
-    `default` is what the help shows as the default, if the field has none.
+    `default` is what the help shows as the default, if the field has none. If the command reads a file, only fields
+    with this annotation are options.
     """
 
     name: str = ""
     default: str = ""
 
 
-Tone = Literal["good", "waiting", "warning", "bad", "off"]
+Tone = Literal["good", "waiting", "warning", "bad", "off", "unknown"]
 
 
 class Badge(NamedTuple):
@@ -53,9 +58,10 @@ class Badge(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """A time in the output, shown in the tenant's time zone."""
+    """A time in the output, shown in the tenant's time zone, with its name if `names_zone` is true."""
 
     iso: str | None
+    names_zone: bool = False
 
 
 class TwoLines(NamedTuple):
@@ -76,6 +82,7 @@ class Table(NamedTuple):
     rows: str
     columns: Mapping[str, Cell]
     nothing: str  # shown if there are no rows; may name {tenant}
+    then: "Callable[[Any, Mapping[str, Any]], Iterable[Line]] | None" = None  # the lines below the table
 
 
 class Details(NamedTuple):
@@ -87,10 +94,12 @@ class Details(NamedTuple):
 class Aside(NamedTuple):
     """A line for people only. A command prints it on stderr, so that stdout holds just the result."""
 
-    text: str
+    text: str | tuple[Any, ...]
+    tone: Tone | None = "warning"
 
 
-Line = str | Aside | Badge | Table
+# A tuple holds the parts of a sentence, for example a `Moment`.
+Line = str | tuple[Any, ...] | Aside | Badge | Table
 # What a command prints: a sentence with fields of the result and of the input, or lines made from the result.
 Shown = str | Table | Details | Callable[[Any, Mapping[str, Any]], Iterable[Line]]
 
@@ -114,13 +123,16 @@ class DeclaredAction:
     repeated: HTTPStatus | None  # the status if the result says that nothing new was made (`is_new`)
     audit: str | None  # the verb in the audit log, if the action changes something
     command: str | None  # the words after the noun; None: no command
+    help: str  # of the command, if it says more than the description
     question: str | None  # asked by commands before they run the action
+    file: str | None  # the help of --file, from which the command reads the input as JSON; None: it reads no file
     shown: Shown
+    is_negative: Callable[[Any], bool]  # whether the command ends with the exit code 1, although it worked
     agent: AgentTool | None
     command_defaults: Mapping[str, Any]  # the defaults of a command that differ from those of the API
     parameters: tuple[str, ...]  # arguments of `run` that stand in the path
     input: type[RequestModel] | None
-    result: type[ResponseModel] | None
+    result: type[ResponseModel] | None  # None: no result, or a dict of any form
 
     @property
     def name(self) -> str:
@@ -162,6 +174,10 @@ class Noun:
     parameters: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     # Whether ids are unique in the whole installation, and not only within a tenant.
     has_unique_ids: bool = False
+    # The group of its routes in the API description, if not the last part of the path.
+    tag: str = ""
+    # Raises if the API key may not change such objects, because it is limited to senders. Routes ask it first.
+    guard: "Callable[[Context], Awaitable[None]] | None" = None
     actions: list[DeclaredAction] = field(default_factory=list)
 
     def get(self, path: str = "", **declared: Any) -> Callable[[Run], Run]:
@@ -191,8 +207,11 @@ class Noun:
         role: Role | None = None,
         repeated: HTTPStatus | None = None,
         command: str | None = None,
+        help: str = "",  # noqa: A002 - the name that Typer uses
         question: str | None = None,
+        file: str | None = None,
         shown: Shown = "",
+        is_negative: Callable[[Any], bool] = lambda _result: False,
         agent: AgentTool | None = None,
         command_defaults: Mapping[str, Any] | None = None,
     ) -> Callable[[Run], Run]:
@@ -214,12 +233,15 @@ class Noun:
                 path=f"{self.path}{path}",
                 scope=scope,
                 role=role or self.role,
-                status=status if result is not None else HTTPStatus.NO_CONTENT,
+                status=HTTPStatus.NO_CONTENT if hints["return"] is NoneType else status,
                 repeated=repeated,
                 audit=audit,
                 command=command,
+                help=help,
                 question=question,
+                file=file,
                 shown=shown,
+                is_negative=is_negative,
                 agent=agent,
                 command_defaults=command_defaults or {},
                 parameters=parameters,

@@ -4,6 +4,7 @@ A command runs its action on this installation, or with `--server` on another on
 """
 
 import inspect
+import json
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from enum import Enum
@@ -13,7 +14,7 @@ from typing import Annotated, Any, Final, Literal, get_origin
 
 import typer
 from annotated_types import Ge, Le
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from rich.text import Text
 
@@ -35,10 +36,11 @@ from mailwright.actions.declaration import (
 )
 from mailwright.actions.inputs import find_annotation, help_of, plain_type
 from mailwright.cli import remote
-from mailwright.cli.json_input import parse_json
+from mailwright.cli.exit_codes import NEGATIVE
+from mailwright.cli.json_input import json_object, parse_json
 from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, Tenant, Yes, confirm, group
-from mailwright.cli.output import aside, clock_time, out, print_json, print_rows, two_lines
+from mailwright.cli.output import aside, clock_time, display, out, print_json, print_rows, two_lines
 from mailwright.domain.clock import to_instant
 from mailwright.domain.errors import InvalidInput
 from mailwright.outbox import tenants
@@ -54,6 +56,7 @@ _TONES: Final = {
     "warning": ("↻", "yellow"),
     "bad": ("✗", "red"),
     "off": ("–", "dim"),
+    "unknown": ("?", "yellow"),
 }
 
 
@@ -76,36 +79,41 @@ def make_command(action: DeclaredAction) -> Callable[..., None]:
         if action.question is not None:
             confirm(action.question.format_map(given), yes=given.pop("yes"))
         path = {name: given.pop(name) for name in action.parameters}
-        values = _values(action, given)
-        result = _read_pages(action, partial(call, action, path, tenant=tenant), values)
+        values = {
+            **_written(action, given.pop("file", None), partial(call, path=path, tenant=tenant)),
+            **_values(action, given),
+        }
+        result = _read_pages(action, partial(call, action, path=path, tenant=tenant), values)
         if as_json:
             print_json(_rows(action, result))
         else:
             _print(action, result, {"tenant": tenant, **path, **given})
+        if action.is_negative(result):
+            raise typer.Exit(NEGATIVE)
 
     parameters = [_path_parameter(action.noun, name) for name in action.parameters]
     parameters += [
         _field_parameter(action, name, field)
         for name, field in fields.items()
-        if not (name == "cursor" and _is_paged(action))
+        if not (name == "cursor" and _is_paged(action)) and (action.file is None or find_annotation(field, Option))
     ]
+    if action.file is not None:
+        parameters.append(_parameter("file", _file(action.file), default=None))
     if action.question is not None:
         parameters.append(_parameter("yes", Yes, default=False))
     if not action.finds_by_id:
         parameters.append(_parameter("tenant", Tenant, default=tenants.DEFAULT))
     parameters.append(_parameter("as_json", Json, default=False))
-    command.__name__, command.__doc__ = action.name, action.description
+    command.__name__, command.__doc__ = action.name, action.help or action.description
     command.__annotations__ = {each.name: each.annotation for each in parameters}
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return command
 
 
-def _run(
-    action: DeclaredAction, path: Mapping[str, str], values: dict[str, Any], *, tenant: str
-) -> ResponseModel | None:
+def _run(action: DeclaredAction, values: dict[str, Any], *, path: Mapping[str, str], tenant: str) -> Any:
     """Run the action on this installation."""
 
-    async def work(at: Installation) -> ResponseModel | None:
+    async def work(at: Installation) -> Any:
         owner = await find_tenant(at, tenant)
         context = Context(
             at.settings,
@@ -116,22 +124,19 @@ def _run(
             sees_all_tenants=action.finds_by_id,
         )
         given = [*path.values()] if action.input is None else [*path.values(), parse(action.input, values)]
-        result: ResponseModel | None = await action.run(context, *given)
-        return result
+        return await action.run(context, *given)
 
     return run(work, creates=action.status == 201)
 
 
-def _call(
-    action: DeclaredAction, path: Mapping[str, str], values: dict[str, Any], *, tenant: str
-) -> ResponseModel | None:
+def _call(action: DeclaredAction, values: dict[str, Any], *, path: Mapping[str, str], tenant: str) -> Any:
     """Run the action on another server. Its API key decides the tenant."""
     if tenant != tenants.DEFAULT:
         raise InvalidInput("has no effect with --server: the API key belongs to a tenant.", field="--tenant")
     fields: dict[str, Any] = {"body": values} if action.has_body else {"query": _query(values)}
     content = remote.request(action.method, action.url(path), **fields)
     if action.result is None:
-        return None
+        return json.loads(content) if content else None
     try:
         return action.result.model_validate_json(content, extra="ignore")  # A newer server may add fields.
     except ValidationError as error:
@@ -156,7 +161,30 @@ def _read_pages(action: DeclaredAction, call: Callable[[dict[str, Any]], Any], v
     return result
 
 
+def _written(action: DeclaredAction, file: typer.FileText | None, call: Callable[..., Any]) -> dict[str, Any]:
+    """Return the input in the file. A PUT keeps the present values of fields that are not in the file.
+
+    The file can be the output of a command, so fields that only the result has are ignored.
+    """
+    if action.file is None or action.input is None or action.result is None:
+        return {}
+    written = {} if file is None else json_object(file.read(), "file", example=f"{action.noun.command} show --json")
+    if action.method == "PUT":
+        show = next(each for each in action.noun.actions if (each.method, each.path) == ("GET", action.path))
+        written = {**call(show, {}).to_dict(), **written}
+    return {name: value for name, value in written.items() if name not in _names(action.result) - _names(action.input)}
+
+
+def _names(model: type[BaseModel]) -> set[str]:
+    return {field.alias or name for name, field in model.model_fields.items()}
+
+
 # Arguments and options.
+
+
+def _file(help_: str) -> Any:
+    shown = typer.Option("--file", metavar="FILE", help=help_, encoding="utf-8", show_default=False)
+    return Annotated[typer.FileText | None, shown]
 
 
 def _parameter(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
@@ -170,7 +198,7 @@ def _path_parameter(noun: Noun, name: str) -> inspect.Parameter:
 
 def _field_parameter(action: DeclaredAction, name: str, field: FieldInfo) -> inspect.Parameter:
     """Return the argument or option of an input field."""
-    default = action.command_defaults.get(name, field.get_default())
+    default = action.command_defaults.get(name, None if action.file is not None else field.get_default())
     kind, is_many = _terminal_type(field.annotation)
     help_ = help_of(field)
     if metavar := find_annotation(field, Argument):
@@ -236,15 +264,15 @@ def _is_json(field: FieldInfo, value: Any) -> bool:
 # Output.
 
 
-def _rows(action: DeclaredAction, result: ResponseModel | None) -> Any:
+def _rows(action: DeclaredAction, result: Any) -> Any:
     """Return the JSON of a result. A list is printed as such, without the object around it."""
-    content = None if result is None else result.to_dict()
+    content = result.to_dict() if isinstance(result, ResponseModel) else result
     if content is not None and isinstance(action.shown, Table):
         return content[camel_case(action.shown.rows)]
     return content
 
 
-def _print(action: DeclaredAction, result: ResponseModel | None, given: Mapping[str, Any]) -> None:
+def _print(action: DeclaredAction, result: Any, given: Mapping[str, Any]) -> None:
     match action.shown:
         case str() as sentence:
             fields = {} if result is None else dict(result)
@@ -263,8 +291,9 @@ def print_lines(lines: Iterable[Any], result: Any, given: Mapping[str, Any] = Ma
         match line:
             case Table():
                 _print_table(line, result, given)
-            case Aside(text):
-                aside.print(text, style="yellow", markup=False, soft_wrap=True)
+            case Aside(text, tone):
+                style = None if tone is None else _TONES[tone][1]
+                aside.print(_shown(text), style=style, markup=False, soft_wrap=True)
             case _:
                 out.print(_shown(line), markup=False, soft_wrap=True)
 
@@ -272,6 +301,8 @@ def print_lines(lines: Iterable[Any], result: Any, given: Mapping[str, Any] = Ma
 def _print_table(table: Table, result: Any, given: Mapping[str, Any]) -> None:
     rows = ([_cell(column, row) for column in table.columns.values()] for row in getattr(result, table.rows))
     print_rows(tuple(table.columns), rows, nothing=table.nothing.format_map(given))
+    if table.then is not None:
+        print_lines(table.then(result, given), result, given)
 
 
 def _cell(cell: Cell, row: Any) -> Any:
@@ -282,11 +313,14 @@ def _shown(value: Any) -> Any:
     match value:
         case bool():
             return "yes" if value else "no"
-        case Moment(iso):
-            return clock_time(None if iso is None else to_instant(datetime.fromisoformat(iso)))
+        case Moment(iso, names_zone):
+            text = clock_time(None if iso is None else to_instant(datetime.fromisoformat(iso)))
+            return f"{text} {display.zone}" if names_zone else text
         case Badge(word, tone, detail):
             shape, colour = _TONES[tone]
             return Text(f"{shape} {word}{f': {detail}' if detail else ''}", style=colour)
         case TwoLines(first, second):
             return two_lines(str(_shown(first)), str(_shown(second)))
+        case tuple():
+            return "".join(str(_shown(part)) for part in value)
     return value

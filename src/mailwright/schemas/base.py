@@ -47,3 +47,10 @@ class SnakeResponseModel(ResponseModel):
 def extend(model: type[Response], response: ResponseModel, **fields: Any) -> Response:
     """Build `model` from the fields of a response that it extends."""
     return model(**dict(response), **fields)
+
+
+def combine(model: type[Response], *sources: Any, **fields: Any) -> Response:
+    """Build `model` from these fields, and take each other field from the first source that has it as an attribute."""
+    missing = [name for name in model.model_fields if name not in fields]
+    found = {name: next((each for each in sources if hasattr(each, name)), None) for name in missing}
+    return model(**{name: getattr(source, name) for name, source in found.items() if source is not None}, **fields)

@@ -11,7 +11,8 @@ from mailwright.web.state import engine_of, result_cache_of
 def context_of(request: Request, caller: Caller, source: str) -> Context:
     """Return what an action works with. `source` is recorded beside consents."""
     engine = engine_of(request)
-    return Context(engine.settings, engine.clock, engine.database, caller, source, result_cache_of(request).get)
+    cached = result_cache_of(request).get
+    return Context(engine.settings, engine.clock, engine.database, caller, source, cached, engine=engine)
 
 
 def visitor_context(request: Request, visitor: Visitor) -> Context:

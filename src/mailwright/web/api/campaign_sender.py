@@ -2,7 +2,6 @@
 
 from fastapi import Depends, Request
 
-from mailwright.access.roles import Forbidden
 from mailwright.sources.api.senders import require_sender
 from mailwright.web.api.caller import CallerDep
 from mailwright.web.session import SAFE_METHODS
@@ -18,17 +17,10 @@ async def require_campaign_sender(request: Request, engine: EngineDep, caller: C
 
 
 async def require_default_sender(request: Request, engine: EngineDep, caller: CallerDep) -> None:
-    """Raise unless the caller may use the tenant's default sender, from which sequences and forms send."""
+    """Raise unless the caller may use the tenant's default sender, from which sequences send."""
     if caller.senders is not None and request.method not in SAFE_METHODS:
         require_sender(caller, await engine.directory.default_sender(caller.tenant_id))
 
 
-async def require_every_sender(request: Request, caller: CallerDep) -> None:
-    """Raise if the API key is limited to senders: sender domains decide on the senders of the whole tenant."""
-    if caller.senders is not None and request.method not in SAFE_METHODS:
-        raise Forbidden("This API key is limited to senders, so it cannot change sender domains. Use another key.")
-
-
 RequireCampaignSender = Depends(require_campaign_sender)
 RequireDefaultSender = Depends(require_default_sender)
-RequireEverySender = Depends(require_every_sender)

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from mailwright.access.api_keys import Caller
 from mailwright.actions import load_nouns
-from mailwright.actions.declaration import DeclaredAction, Noun, camel_case
+from mailwright.actions.declaration import READ, DeclaredAction, Noun, camel_case
 from mailwright.sources.api.validation import parse
 from mailwright.web.api.caller import CallerDep
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
@@ -20,7 +20,7 @@ from mailwright.web.context import context_of
 
 
 def make_router(noun: Noun) -> APIRouter:
-    router = Routes(tags=[noun.path.removeprefix("/v1/").replace("-", " ")])
+    router = Routes(tags=[noun.tag or noun.path.removeprefix("/v1/").replace("-", " ")])
     for action in noun.actions:
         body = describe_body(action.input) if action.input is not None and action.has_body else {}
         statuses = [action.status] if action.repeated is None else [action.status, action.repeated]
@@ -42,10 +42,13 @@ def _endpoint(action: DeclaredAction) -> Callable[..., Coroutine[Any, Any, Respo
     query = action.input if action.input is not None and not action.has_body else None
 
     async def endpoint(request: Request, caller: Caller, **given: Any) -> Response:
+        context = context_of(request, caller, "api")
+        if action.noun.guard is not None and action.scope is not READ:
+            await action.noun.guard(context)
         values = [given[placeholders[name]] for name in action.parameters]
         if action.input is not None:
             values.append(given["query"] if query else parse(action.input, await read_json(request)))
-        result = await action.run(context_of(request, caller, "api"), *values)
+        result = await action.run(context, *values)
         return (
             Response(status_code=action.status) if result is None else json_response(result, action.status_of(result))
         )

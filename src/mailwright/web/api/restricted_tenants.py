@@ -4,7 +4,7 @@ from http import HTTPStatus
 
 from starlette.responses import Response
 
-from mailwright.schemas.domains import RestrictedTenantListResponse, RestrictedTenantResponse
+from mailwright.schemas.base import ResponseModel, Time
 from mailwright.web.api.administrator import AdministratorDep
 from mailwright.web.api.caller import Credential
 from mailwright.web.api.openapi import describe_responses
@@ -13,6 +13,15 @@ from mailwright.web.bodies import json_response
 from mailwright.web.state import EngineDep
 
 router = Routes(prefix="/v1/restricted-tenants", tags=["domains"])
+
+
+class RestrictedTenantResponse(ResponseModel):
+    tenant: str
+    restricted_since: Time
+
+
+class RestrictedTenantListResponse(ResponseModel):
+    tenants: list[RestrictedTenantResponse]
 
 
 @router.get(

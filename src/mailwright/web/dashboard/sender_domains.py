@@ -6,6 +6,7 @@ from typing import Any, Final
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from mailwright.actions.domains import DomainRequest
 from mailwright.app.wiring import Engine
 from mailwright.domain import address
 from mailwright.domain.clock import DAY
@@ -14,7 +15,6 @@ from mailwright.domain.errors import MailwrightError
 from mailwright.domain.translation import gettext
 from mailwright.outbox.dmarc_reports import DEFAULT_DAYS, list_totals
 from mailwright.outbox.sender_domains import DomainTaken, SenderDomain
-from mailwright.schemas.domains import DomainRequest
 from mailwright.sources.api.validation import parse
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.installation_values import require_installation

@@ -6,6 +6,7 @@ from typing import Any, Final
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from mailwright.actions.forms import MAX_CONSENTS, MAX_FIELDS, FormRequest
 from mailwright.app.wiring import Engine
 from mailwright.audience.contact_fields import attribute_name_from_title
 from mailwright.audience.form_snippet import form_snippet, form_url
@@ -14,7 +15,6 @@ from mailwright.audience.lists import list_all
 from mailwright.domain.errors import MailwrightError
 from mailwright.domain.sign_up_forms import FieldType
 from mailwright.domain.translation import gettext, lazy_gettext
-from mailwright.schemas.forms import MAX_CONSENTS, MAX_FIELDS, FormRequest
 from mailwright.sources.api.validation import parse
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.shell import PageRoute, page, redirect
