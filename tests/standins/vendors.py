@@ -14,11 +14,15 @@ from collections.abc import Mapping
 from email import policy
 from email.message import EmailMessage
 from email.parser import BytesParser
+from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar, cast
 
 import resend
 from postmark.models.outbound.schemas import Email as PostmarkEmail
+from pydantic import SecretStr
 
+from mailwright.domain.clock import Clock
+from mailwright.providers.inbound.parsed_events import ProviderWebhook
 from tests.standins.http import Answer, HttpStandIn, Request, json_answer
 
 KEY = "key-not-a-secret"
@@ -176,3 +180,10 @@ def basic_request(event: Any, _now: int = 0, *, secret: str = SHARED_SECRET) -> 
 
 def bearer_request(event: Any, _now: int = 0, *, secret: str = SHARED_SECRET) -> tuple[dict[str, str], bytes]:
     return {"Authorization": f"Bearer {secret}"}, json.dumps(event).encode()
+
+
+def webhook_of(events: ModuleType, secret: str, clock: Clock) -> ProviderWebhook:
+    """Make the webhook of a provider that authenticates with a shared secret. `events` is its module."""
+    name = events.__name__.split(".")[-2]
+    settings = SimpleNamespace(**{f"{name}_webhook_secret": SecretStr(secret)})
+    return cast("ProviderWebhook", events.make_webhook(settings, clock))

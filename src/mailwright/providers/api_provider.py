@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, Protocol
 from urllib.parse import urlsplit
 
 from mailwright.domain.clock import Clock, Instant
@@ -33,22 +33,30 @@ class ApiRequest:
     body: bytes = b""
 
 
+class ApiSettings(Protocol):
+    """What every API needs to know."""
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def timeout_seconds(self) -> float: ...
+
+
 class ApiProvider(ABC):
     """Converts a message to a request, sends it once and interprets the response."""
 
     name: ClassVar[str]
     table: ClassVar[ResponseTable]
 
-    def __init__(
-        self, url: str, http: HttpClient, clock: Clock, *, reports_events: bool, timeout_seconds: float
-    ) -> None:
+    def __init__(self, settings: ApiSettings, http: HttpClient, clock: Clock, *, reports_events: bool) -> None:
         """Create the provider. `reports_events`: the provider posts its events to Mailwright."""
         self.reports_events = reports_events
-        self._url = url.rstrip("/")
-        self._host = urlsplit(url).netloc
+        self._url = settings.url.rstrip("/")
+        self._host = urlsplit(settings.url).netloc
         self._http = http
         self._clock = clock
-        self._timeout = timeout_seconds
+        self._timeout = settings.timeout_seconds
 
     @property
     def capacity(self) -> int:

@@ -21,13 +21,13 @@ from mailwright.events.inbound_webhooks import InboundWebhooks
 from mailwright.events.reports import Reports, SoftBounces, forget
 from mailwright.ops.metrics import REGISTRY
 from mailwright.outbox.in_doubt import InDoubtHandler
-from mailwright.providers.brevo.events import BrevoWebhook
+from mailwright.providers.brevo import events as brevo_events
 from mailwright.providers.http import Disconnect, HttpClient, HttpResponse
 from mailwright.providers.inbound.parsed_events import ProviderWebhook
 from mailwright.providers.inbound.webhook_secrets import MAX_CLOCK_SKEW
 from mailwright.providers.mailgun.events import MailgunWebhook
 from mailwright.providers.mailgun.signature import MAX_AGE as MAILGUN_MAX_AGE
-from mailwright.providers.postmark.events import PostmarkWebhook
+from mailwright.providers.postmark import events as postmark_events
 from mailwright.providers.resend.events import ResendWebhook
 from mailwright.providers.sendgrid.events import SendGridWebhook
 from mailwright.providers.sendgrid.signature import SendGridSignature
@@ -62,6 +62,7 @@ from tests.standins.vendors import (
     bearer_request,
     mailgun_request,
     resend_request,
+    webhook_of,
 )
 
 SIGNER = Signer(ManualClock().now())
@@ -90,8 +91,8 @@ def webhooks_of(database: Database, clock: ManualClock, folder: Path) -> Inbound
         "sendgrid": SendGridWebhook(SendGridSignature(SENDGRID.public_key, clock), clock),
         "mailgun": MailgunWebhook(KEY, clock),
         "resend": ResendWebhook(SVIX_SECRET, clock),
-        "postmark": PostmarkWebhook(SHARED_SECRET, clock),
-        "brevo": BrevoWebhook(SHARED_SECRET, clock),
+        "postmark": webhook_of(postmark_events, SHARED_SECRET, clock),
+        "brevo": webhook_of(brevo_events, SHARED_SECRET, clock),
     }
     return InboundWebhooks(Reports(database, clock), webhooks)
 

@@ -20,13 +20,12 @@ from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
 from mailwright.providers.brevo import events as brevo
-from mailwright.providers.brevo.events import BrevoWebhook
 from mailwright.providers.inbound.parsed_events import ParsedEvents, ProviderWebhook
 from mailwright.providers.inbound.rejected_events import ForgedEvent, MalformedEvent, StaleEvent
 from mailwright.providers.inbound.webhook_secrets import SvixSignature
 from mailwright.providers.mailgun import events as mailgun
 from mailwright.providers.mailgun.events import MailgunWebhook
-from mailwright.providers.postmark.events import PostmarkWebhook
+from mailwright.providers.postmark import events as postmark
 from mailwright.providers.resend import events as resend_events
 from mailwright.providers.resend.events import ResendWebhook
 from tests.standins.vendors import (
@@ -37,6 +36,7 @@ from tests.standins.vendors import (
     bearer_request,
     mailgun_request,
     resend_request,
+    webhook_of,
 )
 
 CLOCK = ManualClock()
@@ -102,10 +102,13 @@ VENDORS: dict[str, tuple[Callable[[ManualClock], ProviderWebhook], Callable[...,
     "mailgun": (lambda clock: MailgunWebhook(KEY, clock), mailgun_request),
     "resend": (lambda clock: ResendWebhook(SVIX_SECRET, clock), resend_request),
     "postmark": (
-        lambda clock: PostmarkWebhook(SHARED_SECRET, clock),
+        lambda clock: webhook_of(postmark, SHARED_SECRET, clock),
         lambda event, now: lower(basic_request(event, now)),
     ),
-    "brevo": (lambda clock: BrevoWebhook(SHARED_SECRET, clock), lambda event, now: lower(bearer_request(event, now))),
+    "brevo": (
+        lambda clock: webhook_of(brevo, SHARED_SECRET, clock),
+        lambda event, now: lower(bearer_request(event, now)),
+    ),
 }
 
 
@@ -270,7 +273,7 @@ def forgeries() -> list[tuple[str, dict[str, str], bytes]]:
     data = mailgun_data("complained")
     mailgun = json.loads(mailgun_request(data, NOW)[1])
     svix, body = resend_request(resend_event("email.complained"), NOW)
-    basic, postmark = basic_request(postmark_event("SpamComplaint"))
+    basic, complaint = basic_request(postmark_event("SpamComplaint"))
     return [
         ("mailgun", {}, json.dumps({"event-data": data}).encode()),
         ("mailgun", {}, mailgun_request(data, NOW, key="another key")[1]),
@@ -281,9 +284,9 @@ def forgeries() -> list[tuple[str, dict[str, str], bytes]]:
         ("resend", {**svix, "svix-id": "other"}, body),
         ("resend", {**svix, "svix-timestamp": "9"}, body),
         ("resend", {**svix, "svix-signature": "v1,???  v2,AAAA v1"}, body),
-        ("postmark", {}, postmark),
-        ("postmark", {"authorization": "Basic ???"}, postmark),
-        ("postmark", {"authorization": basic["Authorization"][:-4]}, postmark),
+        ("postmark", {}, complaint),
+        ("postmark", {"authorization": "Basic ???"}, complaint),
+        ("postmark", {"authorization": basic["Authorization"][:-4]}, complaint),
         ("brevo", {"authorization": "Bearer wrong"}, json.dumps(brevo_event("spam")).encode()),
         ("brevo", {"authorization": f"Digest {SHARED_SECRET}"}, json.dumps(brevo_event("spam")).encode()),
     ]
@@ -332,8 +335,8 @@ def test_any_event_is_parsed_or_rejected(event: Any) -> None:
         lambda: MailgunWebhook(" ", CLOCK),
         lambda: ResendWebhook("whsec_???", CLOCK),
         lambda: ResendWebhook("", CLOCK),
-        lambda: PostmarkWebhook("short", CLOCK),
-        lambda: BrevoWebhook("пароль-пароль-пароль", CLOCK),
+        lambda: webhook_of(postmark, "short", CLOCK),
+        lambda: webhook_of(brevo, "пароль-пароль-пароль", CLOCK),
     ],
 )
 def test_unusable_secret_is_refused(make: Callable[[], object]) -> None:

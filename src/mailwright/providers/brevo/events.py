@@ -4,43 +4,28 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from mailwright.domain.clock import Clock, Instant
-from mailwright.domain.machines import is_machine_report
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
 from mailwright.providers.brevo.kind import BrevoFields
 from mailwright.providers.inbound.parsed_events import (
     ParsedEvent,
-    ParsedEvents,
     digest,
-    parse_each,
-    read_events,
+    engaged,
+    make_report,
     short,
     short_key,
 )
-from mailwright.providers.inbound.sanitize import clean_metadata, link_without_query, parse_outbox_id, parse_time
+from mailwright.providers.inbound.sanitize import clean_metadata, parse_outbox_id, parse_time
+from mailwright.providers.inbound.secret_webhook import SecretWebhook, secret_webhook
 from mailwright.providers.inbound.soft_bounces import correct_verdict, is_about_address
-from mailwright.providers.inbound.webhook_secrets import SharedSecret
 
 SOURCE: Final = "brevo"
 # Our provider sets this header, and Brevo copies it into the events.
 MESSAGE_HEADER: Final = "X-Mailin-custom"
 
 
-class BrevoWebhook:
-    def __init__(self, secret: str, clock: Clock) -> None:
-        self._secret = SharedSecret(secret)
-        self._clock = clock
-
-    def parse(self, headers: Mapping[str, str], body: bytes) -> ParsedEvents:
-        """Verify and parse a request. Raise `EventRejected` if it is not authentic."""
-        self._secret.check(headers)
-        return parse_each(read_events(body), lambda event: _report(event, self._clock.now()), IGNORED)
-
-
-def make_webhook(settings: BrevoFields, clock: Clock) -> BrevoWebhook | None:
-    """Return the webhook; None if its secret is not set."""
-    secret = settings.brevo_webhook_secret
-    return None if secret is None else BrevoWebhook(secret.get_secret_value(), clock)
+def make_webhook(settings: BrevoFields, clock: Clock) -> SecretWebhook | None:
+    return secret_webhook(settings.brevo_webhook_secret, clock, _report, IGNORED)
 
 
 def _bounced(verdict: ContactVerdict) -> Callable[[Mapping[str, Any]], ParsedEvent]:
@@ -61,10 +46,7 @@ def _bounced(verdict: ContactVerdict) -> Callable[[Mapping[str, Any]], ParsedEve
 
 def _engaged(kind: EventType, *, is_machine: bool = False) -> Callable[[Mapping[str, Any]], ParsedEvent]:
     def parse(event: Mapping[str, Any]) -> ParsedEvent:
-        agent = event.get("user_agent")
-        url = link_without_query(event.get("link"))
-        machine = is_machine or is_machine_report(agent)
-        return ParsedEvent(kind, metadata=clean_metadata(url=url, isMachine=machine, userAgent=agent))
+        return engaged(kind, agent=event.get("user_agent"), url=event.get("link"), is_machine=is_machine)
 
     return parse
 
@@ -106,19 +88,15 @@ def _report(event: Any, now: Instant) -> Report | str:
     if name not in _PARSERS:
         return name
     parsed = _PARSERS[name](event)
-    recipient, message_id = event.get("email"), event.get("message-id")
-    return Report(
+    message_id = event.get("message-id")
+    return make_report(
+        parsed,
         key=_key(name, event),
         source=SOURCE,
-        type=parsed.type,
         at=_time(event, now),
-        recipient=recipient if isinstance(recipient, str) and recipient else None,
+        recipient=event.get("email"),
         outbox_id=parse_outbox_id(event.get(MESSAGE_HEADER)) or parse_outbox_id(message_id),
         provider_message_id=message_id.strip().strip("<>") or None if isinstance(message_id, str) else None,
-        verdict=parsed.verdict,
-        bounce_type=parsed.bounce[0],
-        bounce_subtype=parsed.bounce[1],
-        metadata=parsed.metadata,
     )
 
 

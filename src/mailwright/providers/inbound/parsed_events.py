@@ -9,9 +9,11 @@ import orjson
 
 from mailwright.domain.clock import Instant
 from mailwright.domain.foreign_json import load_json
+from mailwright.domain.machines import is_machine_report
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
 from mailwright.providers.inbound.rejected_events import MalformedEvent
+from mailwright.providers.inbound.sanitize import clean_metadata, link_without_query
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,38 @@ class ParsedEvent:
     verdict: ContactVerdict = ContactVerdict.NOTHING
     bounce: tuple[str | None, str | None] = (None, None)
     metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+def engaged(kind: EventType, *, agent: Any, url: Any = None, is_machine: bool = False) -> ParsedEvent:
+    """Return an open or a click. `is_machine`: the provider knows that a program caused it."""
+    machine = is_machine or is_machine_report(agent)
+    return ParsedEvent(kind, metadata=clean_metadata(url=link_without_query(url), isMachine=machine, userAgent=agent))
+
+
+def make_report(
+    parsed: ParsedEvent,
+    *,
+    key: str,
+    source: str,
+    at: Instant,
+    recipient: Any,
+    outbox_id: str | None,
+    provider_message_id: str | None,
+) -> Report:
+    """Return the report of an event. `recipient` is what the provider sent, of any type."""
+    return Report(
+        key=key,
+        source=source,
+        type=parsed.type,
+        at=at,
+        recipient=recipient if isinstance(recipient, str) and recipient else None,
+        outbox_id=outbox_id,
+        provider_message_id=provider_message_id,
+        verdict=parsed.verdict,
+        bounce_type=parsed.bounce[0],
+        bounce_subtype=parsed.bounce[1],
+        metadata=parsed.metadata,
+    )
 
 
 def parse_each(

@@ -5,12 +5,13 @@ from dataclasses import replace
 from typing import Any, Final
 
 from mailwright.domain.clock import Clock, Instant
-from mailwright.domain.machines import is_machine_report
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
 from mailwright.providers.inbound.parsed_events import (
     ParsedEvent,
     ParsedEvents,
+    engaged,
+    make_report,
     parse_each,
     part_of,
     read_events,
@@ -18,7 +19,7 @@ from mailwright.providers.inbound.parsed_events import (
     short_key,
 )
 from mailwright.providers.inbound.rejected_events import MalformedEvent
-from mailwright.providers.inbound.sanitize import clean_metadata, link_without_query, parse_outbox_id, parse_time
+from mailwright.providers.inbound.sanitize import clean_metadata, parse_outbox_id, parse_time
 from mailwright.providers.inbound.soft_bounces import correct_verdict, is_about_address
 from mailwright.providers.mailgun.kind import MailgunFields
 from mailwright.providers.mailgun.signature import MailgunSignature
@@ -82,10 +83,8 @@ def _rejected(event: Mapping[str, Any]) -> ParsedEvent:
 def _engaged(kind: EventType) -> Callable[[Mapping[str, Any]], ParsedEvent]:
     def parse(event: Mapping[str, Any]) -> ParsedEvent:
         client = part_of(event, "client-info")
-        agent = client.get("user-agent")
-        is_machine = bool(short(client.get("bot"))) or is_machine_report(agent)
-        url = link_without_query(event.get("url"))
-        return ParsedEvent(kind, metadata=clean_metadata(url=url, isMachine=is_machine, userAgent=agent))
+        is_bot = bool(short(client.get("bot")))
+        return engaged(kind, agent=client.get("user-agent"), url=event.get("url"), is_machine=is_bot)
 
     return parse
 
@@ -119,17 +118,13 @@ def _report(event: Any, now: Instant) -> Report | str:
     message_id = part_of(part_of(event, "message"), "headers").get("message-id")
     message_id = message_id.strip().strip("<>") if isinstance(message_id, str) else None
     variable = part_of(event, "user-variables").get(MESSAGE_VARIABLE)
-    return Report(
+    return make_report(
+        parsed,
         # The id is unique within a day only.
         key=short_key(name, event.get("id"), event.get("timestamp"), recipient),
         source=SOURCE,
-        type=parsed.type,
         at=parse_time(event.get("timestamp"), now),
-        recipient=recipient if isinstance(recipient, str) and recipient else None,
+        recipient=recipient,
         outbox_id=parse_outbox_id(variable) or parse_outbox_id(message_id),
         provider_message_id=message_id or None,
-        verdict=parsed.verdict,
-        bounce_type=parsed.bounce[0],
-        bounce_subtype=parsed.bounce[1],
-        metadata=parsed.metadata,
     )

@@ -71,9 +71,7 @@ class Mailgun(ApiProvider):
     def __init__(
         self, settings: MailgunSettings, http: HttpClient, clock: Clock, *, reports_events: bool = True
     ) -> None:
-        super().__init__(
-            settings.url, http, clock, reports_events=reports_events, timeout_seconds=settings.timeout_seconds
-        )
+        super().__init__(settings, http, clock, reports_events=reports_events)
         self._send_url = f"{self._url}/v3/{settings.domain.lower()}/messages.mime"
         login = b64encode(f"api:{settings.api_key}".encode()).decode()
         self._authorization = {"Authorization": f"Basic {login}"}

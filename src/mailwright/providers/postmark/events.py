@@ -4,21 +4,19 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from mailwright.domain.clock import Clock, Instant
-from mailwright.domain.machines import is_machine_report
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
 from mailwright.providers.inbound.parsed_events import (
     ParsedEvent,
-    ParsedEvents,
     digest,
-    parse_each,
+    engaged,
+    make_report,
     part_of,
-    read_events,
     short,
 )
-from mailwright.providers.inbound.sanitize import clean_metadata, link_without_query, parse_outbox_id, parse_time
+from mailwright.providers.inbound.sanitize import clean_metadata, parse_outbox_id, parse_time
+from mailwright.providers.inbound.secret_webhook import SecretWebhook, secret_webhook
 from mailwright.providers.inbound.soft_bounces import correct_verdict, is_about_address
-from mailwright.providers.inbound.webhook_secrets import SharedSecret
 from mailwright.providers.postmark.kind import PostmarkFields
 
 SOURCE: Final = "postmark"
@@ -26,21 +24,8 @@ SOURCE: Final = "postmark"
 MESSAGE_METADATA: Final = "mailwright_message"
 
 
-class PostmarkWebhook:
-    def __init__(self, secret: str, clock: Clock) -> None:
-        self._secret = SharedSecret(secret)
-        self._clock = clock
-
-    def parse(self, headers: Mapping[str, str], body: bytes) -> ParsedEvents:
-        """Verify and parse a request. Raise `EventRejected` if it is not authentic."""
-        self._secret.check(headers)
-        return parse_each(read_events(body), lambda event: _report(event, self._clock.now()), IGNORED)
-
-
-def make_webhook(settings: PostmarkFields, clock: Clock) -> PostmarkWebhook | None:
-    """Return the webhook; None if its secret is not set."""
-    secret = settings.postmark_webhook_secret
-    return None if secret is None else PostmarkWebhook(secret.get_secret_value(), clock)
+def make_webhook(settings: PostmarkFields, clock: Clock) -> SecretWebhook | None:
+    return secret_webhook(settings.postmark_webhook_secret, clock, _report, IGNORED)
 
 
 # Bounce types that are not about a failed delivery, for example automatic replies.
@@ -95,9 +80,7 @@ def _subscription(event: Mapping[str, Any]) -> ParsedEvent | str:
 
 def _engaged(kind: EventType) -> Callable[[Mapping[str, Any]], ParsedEvent]:
     def parse(event: Mapping[str, Any]) -> ParsedEvent:
-        agent = event.get("UserAgent")
-        url = link_without_query(event.get("OriginalLink"))
-        return ParsedEvent(kind, metadata=clean_metadata(url=url, isMachine=is_machine_report(agent), userAgent=agent))
+        return engaged(kind, agent=event.get("UserAgent"), url=event.get("OriginalLink"))
 
     return parse
 
@@ -123,16 +106,12 @@ def _report(event: Any, now: Instant) -> Report | str:
         return parsed
     times = (event.get(each) for each in ("DeliveredAt", "BouncedAt", "ReceivedAt", "ChangedAt"))
     recipients = (event.get(each) for each in ("Email", "Recipient"))
-    return Report(
+    return make_report(
+        parsed,
         key=digest(event),
         source=SOURCE,
-        type=parsed.type,
         at=parse_time(next((each for each in times if each), None), now),
         recipient=next((each for each in recipients if isinstance(each, str) and each), None),
         outbox_id=parse_outbox_id(part_of(event, "Metadata").get(MESSAGE_METADATA)),
         provider_message_id=short(event.get("MessageID")),
-        verdict=parsed.verdict,
-        bounce_type=parsed.bounce[0],
-        bounce_subtype=parsed.bounce[1],
-        metadata=parsed.metadata,
     )

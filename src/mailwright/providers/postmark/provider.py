@@ -76,9 +76,7 @@ class Postmark(FieldsApiProvider):
     def __init__(
         self, settings: PostmarkSettings, http: HttpClient, clock: Clock, *, reports_events: bool = True
     ) -> None:
-        super().__init__(
-            settings.url, http, clock, reports_events=reports_events, timeout_seconds=settings.timeout_seconds
-        )
+        super().__init__(settings, http, clock, reports_events=reports_events)
         self._stream = settings.stream
         self._authorization = {"Accept": "application/json", "X-Postmark-Server-Token": settings.server_token}
         self._headers = {**self._authorization, "Content-Type": "application/json"}

@@ -4,19 +4,20 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from mailwright.domain.clock import Clock, Instant
-from mailwright.domain.machines import is_machine_report
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
 from mailwright.providers.inbound.parsed_events import (
     ParsedEvent,
     ParsedEvents,
+    engaged,
+    make_report,
     parse_each,
     part_of,
     read_events,
     short,
     short_key,
 )
-from mailwright.providers.inbound.sanitize import clean_metadata, link_without_query, parse_outbox_id, parse_time
+from mailwright.providers.inbound.sanitize import clean_metadata, parse_outbox_id, parse_time
 from mailwright.providers.inbound.soft_bounces import correct_verdict, is_about_address
 from mailwright.providers.inbound.webhook_secrets import SvixSignature
 from mailwright.providers.resend.kind import ResendFields
@@ -73,9 +74,7 @@ def _not_sent(part: str, *names: str) -> Callable[[Mapping[str, Any]], ParsedEve
 def _engaged(kind: EventType, part: str) -> Callable[[Mapping[str, Any]], ParsedEvent]:
     def parse(data: Mapping[str, Any]) -> ParsedEvent:
         detail = part_of(data, part)
-        agent = detail.get("userAgent")
-        url = link_without_query(detail.get("link"))
-        return ParsedEvent(kind, metadata=clean_metadata(url=url, isMachine=is_machine_report(agent), userAgent=agent))
+        return engaged(kind, agent=detail.get("userAgent"), url=detail.get("link"))
 
     return parse
 
@@ -111,18 +110,14 @@ def _report(event: Any, key: str, now: Instant) -> Report | str:
     recipients = data.get("to")
     # An event does not say which of several recipients it is about.
     only = recipients[0] if isinstance(recipients, list) and len(recipients) == 1 else None
-    return Report(
+    return make_report(
+        parsed,
         key=key,
         source=SOURCE,
-        type=parsed.type,
         at=parse_time(event.get("created_at"), now),
-        recipient=only if isinstance(only, str) and only else None,
+        recipient=only,
         outbox_id=parse_outbox_id(_tag(data.get("tags"))),
         provider_message_id=short(data.get("email_id")),
-        verdict=parsed.verdict,
-        bounce_type=parsed.bounce[0],
-        bounce_subtype=parsed.bounce[1],
-        metadata=parsed.metadata,
     )
 
 

@@ -74,9 +74,7 @@ class Resend(FieldsApiProvider):
     def __init__(
         self, settings: ResendSettings, http: HttpClient, clock: Clock, *, reports_events: bool = True
     ) -> None:
-        super().__init__(
-            settings.url, http, clock, reports_events=reports_events, timeout_seconds=settings.timeout_seconds
-        )
+        super().__init__(settings, http, clock, reports_events=reports_events)
         self._authorization = {"Authorization": f"Bearer {settings.api_key}"}
 
     def build_request(self, message: OutgoingMessage, parsed: ParsedMessage) -> ApiRequest:

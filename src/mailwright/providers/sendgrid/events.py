@@ -4,20 +4,21 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mailwright.domain.clock import Clock, Instant
-from mailwright.domain.machines import is_machine_report
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
 from mailwright.providers.inbound.parsed_events import (
     ParsedEvent,
     ParsedEvents,
     digest,
+    engaged,
+    make_report,
     parse_each,
     read_json,
     short,
     short_key,
 )
 from mailwright.providers.inbound.rejected_events import MalformedEvent
-from mailwright.providers.inbound.sanitize import clean_metadata, link_without_query, parse_outbox_id, parse_time
+from mailwright.providers.inbound.sanitize import clean_metadata, parse_outbox_id, parse_time
 from mailwright.providers.inbound.soft_bounces import correct_verdict, is_about_address
 from mailwright.providers.sendgrid.kind import SendGridFields
 
@@ -123,17 +124,12 @@ def _deferred(event: Mapping[str, Any]) -> ParsedEvent:
 
 def _opened(event: Mapping[str, Any]) -> ParsedEvent:
     """Parse an open. SendGrid marks mailboxes that load images automatically."""
-    agent = event.get("useragent")
-    is_machine = event.get("sg_machine_open") is True or is_machine_report(agent)
-    metadata = clean_metadata(isMachine=is_machine, userAgent=agent)
-    return ParsedEvent(EventType.OPENED, metadata=metadata)
+    is_machine = event.get("sg_machine_open") is True
+    return engaged(EventType.OPENED, agent=event.get("useragent"), is_machine=is_machine)
 
 
 def _clicked(event: Mapping[str, Any]) -> ParsedEvent:
-    agent = event.get("useragent")
-    url = link_without_query(event.get("url"))
-    metadata = clean_metadata(url=url, isMachine=is_machine_report(agent), userAgent=agent)
-    return ParsedEvent(EventType.CLICKED, metadata=metadata)
+    return engaged(EventType.CLICKED, agent=event.get("useragent"), url=event.get("url"))
 
 
 def _unsubscribed(event: Mapping[str, Any]) -> ParsedEvent:
@@ -167,18 +163,14 @@ def _report(event: Any, now: Instant) -> Report | str:
     if not isinstance(recipient, str) or not recipient:
         return "unreadable"
     parsed = EVENT_PARSERS[name](event)
-    return Report(
+    return make_report(
+        parsed,
         key=_event_id(event),
         source=SOURCE,
-        type=parsed.type,
         at=parse_time(event.get("timestamp"), now),
         recipient=recipient,
         outbox_id=parse_outbox_id(event.get(MESSAGE_ID_ARGUMENT)),
         provider_message_id=_message_id(event.get("sg_message_id")),
-        verdict=parsed.verdict,
-        bounce_type=parsed.bounce[0],
-        bounce_subtype=parsed.bounce[1],
-        metadata=parsed.metadata,
     )
 
 

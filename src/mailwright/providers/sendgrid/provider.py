@@ -40,9 +40,7 @@ class SendGrid(FieldsApiProvider):
     def __init__(
         self, settings: SendGridSettings, http: HttpClient, clock: Clock, *, reports_events: bool = True
     ) -> None:
-        super().__init__(
-            settings.url, http, clock, reports_events=reports_events, timeout_seconds=settings.timeout_seconds
-        )
+        super().__init__(settings, http, clock, reports_events=reports_events)
         self._send_url = f"{self._url}/v3/mail/send"
         self._tracks_opens = settings.tracks_opens
         self._authorization = {"Authorization": f"Bearer {settings.api_key}"}
