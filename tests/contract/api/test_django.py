@@ -21,8 +21,9 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.mail import EmailMessage, EmailMultiAlternatives, get_connection
 
-if not settings.configured:
-    settings.configure(EMAIL_BACKEND="mailwright_client.django.EmailBackend", DEFAULT_FROM_EMAIL="shop@example.com")
+from tests.anymail_messages import configure_django
+
+configure_django()
 
 __all__ = ["served"]  # The fixture of the client's tests.
 

@@ -34,6 +34,7 @@ from mailwright.providers.sendgrid.signature import SendGridSignature
 from mailwright.providers.ses.events import SesWebhook
 from mailwright.providers.ses.fetch import AmazonFetcher
 from mailwright.providers.ses.sns import AmazonCertificates, FolderCertificates, SnsVerifier
+from mailwright.providers.sparkpost import events as sparkpost_events
 from mailwright.storage.database import Database
 from mailwright.storage.tables import contacts, events, reports, suppressions
 from mailwright.web.app import create_app
@@ -93,6 +94,7 @@ def webhooks_of(database: Database, clock: ManualClock, folder: Path) -> Inbound
         "resend": ResendWebhook(SVIX_SECRET, clock),
         "postmark": webhook_of(postmark_events, SHARED_SECRET, clock),
         "brevo": webhook_of(brevo_events, SHARED_SECRET, clock),
+        "sparkpost": webhook_of(sparkpost_events, SHARED_SECRET, clock),
     }
     return InboundWebhooks(Reports(database, clock), webhooks)
 
@@ -410,7 +412,7 @@ async def test_sendgrid_unsubscribe_suppresses_bulk_email_only(api: Api, clock: 
     assert (status, scope) == ("unsubscribed", "general")
 
 
-# Mailgun, Resend, Postmark and Brevo. The builders of signed requests, and a complaint without and with our id.
+# Each vendor: the builder of signed requests, and a complaint without and with our id.
 VENDORS: dict[str, tuple[Callable[[Any, int], tuple[dict[str, str], bytes]], Callable[[str, str], dict[str, Any]]]] = {
     "mailgun": (
         mailgun_request,
@@ -449,6 +451,17 @@ VENDORS: dict[str, tuple[Callable[[Any, int], tuple[dict[str, str], bytes]], Cal
             "message-id": f"<{message_id}>",
             "X-Mailin-custom": outbox_id,
             "ts_event": 1_700_000_000,
+        },
+    ),
+    "sparkpost": (
+        lambda event, now: basic_request([{"msys": {"message_event": event}}], now),
+        lambda outbox_id, message_id: {
+            "type": "spam_complaint",
+            "event_id": "92356927693813856",
+            "timestamp": "1700000000",
+            "raw_rcpt_to": ADA,
+            "transmission_id": message_id,
+            "rcpt_meta": {"mailwright_message": outbox_id},
         },
     ),
 }
@@ -520,7 +533,7 @@ async def test_mailgun_signature_counts_for_one_body_everywhere(api: Api, clock:
     assert await forget(database, SoftBounces(), clock.now()) == 1
 
 
-@pytest.mark.parametrize("name", ["mailgun", "resend", "postmark"])
+@pytest.mark.parametrize("name", ["mailgun", "resend", "postmark", "sparkpost"])
 async def test_vendor_event_is_matched_by_the_providers_id(api: Api, clock: ManualClock, name: str) -> None:
     request, complaint = VENDORS[name]
     await a_sent_mail(api, clock, name, message_id="id-1")

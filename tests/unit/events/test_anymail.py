@@ -1,4 +1,4 @@
-"""django-anymail and Mailwright understand the same events of Brevo, Mailgun, Postmark and Resend."""
+"""django-anymail and Mailwright understand the same events of Brevo, Mailgun, Postmark, Resend and SparkPost."""
 
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -14,6 +14,7 @@ from tests.unit.events.test_vendor_events import (
     parsed,
     postmark_event,
     resend_event,
+    sparkpost_event,
 )
 
 pytest.importorskip("anymail", reason="django-anymail is not installed")
@@ -22,6 +23,7 @@ from anymail.webhooks.brevo import BrevoTrackingWebhookView
 from anymail.webhooks.mailgun import MailgunTrackingWebhookView
 from anymail.webhooks.postmark import PostmarkTrackingWebhookView
 from anymail.webhooks.resend import ResendTrackingWebhookView
+from anymail.webhooks.sparkpost import SparkPostTrackingWebhookView
 
 # Our meaning by anymail's; None is accepted and ignored.
 MEANINGS: dict[str, EventType | None] = {
@@ -52,13 +54,14 @@ OWN_MEANINGS: dict[str, EventType | None] = {
 
 def cases() -> Iterator[tuple[str, str, Any, Any]]:
     """Yield vendor, name of the event, payload and what anymail reads in it. Signatures are no part of this."""
-    brevo, mailgun, postmark, resend = (
+    brevo, mailgun, postmark, resend, sparkpost = (
         view.__new__(view)
         for view in (
             BrevoTrackingWebhookView,
             MailgunTrackingWebhookView,
             PostmarkTrackingWebhookView,
             ResendTrackingWebhookView,
+            SparkPostTrackingWebhookView,
         )
     )
     for name in brevo.event_types:
@@ -70,6 +73,11 @@ def cases() -> Iterator[tuple[str, str, Any, Any]]:
     for name in resend.event_types:
         event = resend_event(name)
         yield "resend", name, event, resend.esp_to_anymail_event(event, SimpleNamespace(headers={}))
+    sparkpost_events = [sparkpost_event(name) for name in sparkpost.event_types]
+    sparkpost_events += [sparkpost_event("bounce", bounce_class=number) for number in sparkpost.reject_reasons]
+    for event in sparkpost_events:
+        group, content, _ = sparkpost.unwrap_event(event)
+        yield "sparkpost", content["type"], event, sparkpost.esp_to_anymail_event(group, content, event)
     for name in postmark.event_types:
         event = postmark_event("Bounce", Type=name)
         yield "postmark", name, event, postmark.esp_to_anymail_event(event)

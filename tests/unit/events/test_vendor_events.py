@@ -1,4 +1,4 @@
-"""Webhooks of Mailgun, Resend, Postmark and Brevo: signatures and what each event means.
+"""Webhooks of Mailgun, Resend, Postmark, SparkPost and Brevo: signatures and what each event means.
 
 The payloads follow the shapes that the vendors document.
 """
@@ -28,6 +28,7 @@ from mailwright.providers.mailgun.events import MailgunWebhook
 from mailwright.providers.postmark import events as postmark
 from mailwright.providers.resend import events as resend_events
 from mailwright.providers.resend.events import ResendWebhook
+from mailwright.providers.sparkpost import events as sparkpost
 from tests.standins.vendors import (
     KEY,
     SHARED_SECRET,
@@ -93,6 +94,24 @@ def brevo_event(kind: str, **fields: Any) -> dict[str, Any]:
     }
 
 
+def sparkpost_event(kind: str, group: str = "message_event", **fields: Any) -> dict[str, Any]:
+    event = {
+        "type": kind,
+        "event_id": "92356927693813856",
+        "timestamp": str(NOW // 1000 - 60),
+        "raw_rcpt_to": ADA,
+        "rcpt_to": ADA,
+        "transmission_id": "65832150921904138",
+        "rcpt_meta": {"mailwright_message": OURS},
+        **fields,
+    }
+    return {"msys": {group: event}}
+
+
+def sparkpost_bounce(number: int | str, reason: str = "", kind: str = "bounce") -> dict[str, Any]:
+    return sparkpost_event(kind, bounce_class=number, error_code="550", raw_reason=reason)
+
+
 def parsed(name: str, event: Any) -> ParsedEvents:
     webhook, request = VENDORS[name]
     return webhook(CLOCK).parse(*request(event, NOW))
@@ -103,6 +122,10 @@ VENDORS: dict[str, tuple[Callable[[ManualClock], ProviderWebhook], Callable[...,
     "resend": (lambda clock: ResendWebhook(SVIX_SECRET, clock), resend_request),
     "postmark": (
         lambda clock: webhook_of(postmark, SHARED_SECRET, clock),
+        lambda event, now: lower(basic_request(event, now)),
+    ),
+    "sparkpost": (
+        lambda clock: webhook_of(sparkpost, SHARED_SECRET, clock),
         lambda event, now: lower(basic_request(event, now)),
     ),
     "brevo": (
@@ -190,6 +213,36 @@ MEANINGS = [
     ("brevo", brevo_event("unsubscribed"), UNSUBSCRIBED, LEAVES),
     ("brevo", brevo_event("unique_opened"), OPENED, NOTHING),
     ("brevo", brevo_event("click", link="https://example.com/a?t=1"), CLICKED, NOTHING),
+    ("sparkpost", sparkpost_event("injection"), ACCEPTED, NOTHING),
+    ("sparkpost", sparkpost_event("delivery"), DELIVERED, NOTHING),
+    ("sparkpost", sparkpost_event("delay", raw_reason="451 try later", num_retries="2"), DEFERRED, NOTHING),
+    ("sparkpost", sparkpost_bounce("1", "???"), BOUNCED, NOTHING),
+    ("sparkpost", sparkpost_bounce("10", "550 5.1.1 no such user"), BOUNCED, HARD),
+    ("sparkpost", sparkpost_bounce(10, "550 5.1.1 no such user"), BOUNCED, HARD),
+    ("sparkpost", sparkpost_bounce("10", "550 5.1.1 unauthorized sender"), BOUNCED, NOTHING),
+    ("sparkpost", sparkpost_bounce("10", kind="out_of_band"), BOUNCED, HARD),
+    ("sparkpost", sparkpost_bounce("20", "452 mailbox full"), BOUNCED, SOFT),
+    ("sparkpost", sparkpost_bounce("20", "451 greylisted"), BOUNCED, NOTHING),
+    ("sparkpost", sparkpost_bounce("21", "Unable to find MX of domain example.com"), BOUNCED, HARD),
+    ("sparkpost", sparkpost_bounce("21", "DNS timeout"), BOUNCED, NOTHING),
+    ("sparkpost", sparkpost_bounce("22", "over quota"), BOUNCED, SOFT),
+    ("sparkpost", sparkpost_bounce("23", "mailbox full: message too large"), BOUNCED, NOTHING),
+    ("sparkpost", sparkpost_bounce("24"), BOUNCED, NOTHING),
+    ("sparkpost", sparkpost_bounce("25", "550 5.7.1 recipient address suppressed"), BOUNCED, NOTHING),
+    ("sparkpost", sparkpost_bounce("30"), BOUNCED, HARD),
+    ("sparkpost", sparkpost_bounce("40"), BOUNCED, NOTHING),
+    *[("sparkpost", sparkpost_bounce(str(each), "mailbox full"), BOUNCED, NOTHING) for each in range(50, 55)],
+    ("sparkpost", sparkpost_bounce("70", "connection lost"), BOUNCED, NOTHING),
+    ("sparkpost", sparkpost_bounce("90"), UNSUBSCRIBED, LEAVES),
+    ("sparkpost", sparkpost_event("policy_rejection", bounce_class="25"), BOUNCED, NOTHING),
+    ("sparkpost", sparkpost_event("generation_failure", "gen_event"), BOUNCED, NOTHING),
+    ("sparkpost", sparkpost_event("generation_rejection", "gen_event"), BOUNCED, NOTHING),
+    ("sparkpost", sparkpost_event("spam_complaint"), COMPLAINED, COMPLAINT),
+    ("sparkpost", sparkpost_event("list_unsubscribe", "unsubscribe_event"), UNSUBSCRIBED, LEAVES),
+    ("sparkpost", sparkpost_event("link_unsubscribe", "unsubscribe_event"), UNSUBSCRIBED, LEAVES),
+    ("sparkpost", sparkpost_event("open", "track_event"), OPENED, NOTHING),
+    ("sparkpost", sparkpost_event("amp_open", "track_event"), OPENED, NOTHING),
+    ("sparkpost", sparkpost_event("click", target_link_url="https://example.com/a?t=1"), CLICKED, NOTHING),
 ]
 
 
@@ -219,6 +272,10 @@ IGNORED = [
     *[("postmark", postmark_event("Bounce", Type=name)) for name in ("AutoResponder", "Subscribe", "InboundError")],
     *[("postmark", postmark_event(name)) for name in ("Inbound", "SMTPApiError")],
     ("postmark", postmark_event("SubscriptionChange", SuppressSending=False)),
+    *[("sparkpost", sparkpost_event(name)) for name in sparkpost.IGNORED],
+    *[("sparkpost", sparkpost_bounce(number)) for number in ("60", "80", "100")],
+    ("sparkpost", {"msys": {}}),
+    ("sparkpost", {"msys": {"relay_message": {"rcpt_to": ADA}}}),
 ]
 
 
@@ -238,15 +295,24 @@ def test_same_event_has_the_same_key() -> None:
     data = mailgun_data("opened")
     first, second = (MailgunWebhook(KEY, CLOCK).parse(*mailgun_request(data, NOW, token=each)) for each in "ab")
     assert first.reports[0].key == second.reports[0].key  # A retry is signed again.
+    assert key_of("sparkpost", sparkpost_event("open")) == key_of("sparkpost", sparkpost_event("open", user_agent="x"))
+    assert key_of("sparkpost", sparkpost_event("open")) != key_of("sparkpost", sparkpost_event("open", event_id="2"))
     requests = [resend_request(resend_event("email.sent"), at) for at in (NOW, NOW - 5_000)]
     repeated = [ResendWebhook(SVIX_SECRET, CLOCK).parse(*request) for request in requests]
     assert repeated[0].reports[0].key == repeated[1].reports[0].key
 
 
-@pytest.mark.parametrize("name", ["postmark", "brevo"])
+DELIVERIES = {
+    "postmark": postmark_event("Delivery"),
+    "brevo": brevo_event("delivered"),
+    "sparkpost": sparkpost_event("delivery"),
+}
+
+
+@pytest.mark.parametrize("name", DELIVERIES)
 def test_batch_is_parsed_event_by_event(name: str) -> None:
-    event = postmark_event("Delivery") if name == "postmark" else brevo_event("delivered")
-    found = parsed(name, [event, 7, None, {"event": "new", "RecordType": "new"}])
+    new = {"event": "new", "RecordType": "new", "msys": {"message_event": {"type": "new"}}}
+    found = parsed(name, [DELIVERIES[name], 7, None, new])
     assert (len(found.reports), sum(found.skipped.values())) == (1, 3)
 
 
@@ -287,6 +353,8 @@ def forgeries() -> list[tuple[str, dict[str, str], bytes]]:
         ("postmark", {}, complaint),
         ("postmark", {"authorization": "Basic ???"}, complaint),
         ("postmark", {"authorization": basic["Authorization"][:-4]}, complaint),
+        ("sparkpost", {}, json.dumps([sparkpost_event("spam_complaint")]).encode()),
+        ("sparkpost", {"authorization": "Bearer wrong"}, json.dumps([sparkpost_event("spam_complaint")]).encode()),
         ("brevo", {"authorization": "Bearer wrong"}, json.dumps(brevo_event("spam")).encode()),
         ("brevo", {"authorization": f"Digest {SHARED_SECRET}"}, json.dumps(brevo_event("spam")).encode()),
     ]
@@ -321,8 +389,13 @@ VALUES = st.none() | st.booleans() | st.integers(0, 9) | st.text(max_size=5)
     )
 )
 def test_any_event_is_parsed_or_rejected(event: Any) -> None:
-    known = {"mailgun": {"event": "failed"}, "resend": {"type": "email.bounced"}, "brevo": {"event": "click"}}
+    known: dict[str, dict[str, Any]] = {
+        "mailgun": {"event": "failed"},
+        "resend": {"type": "email.bounced"},
+        "brevo": {"event": "click"},
+    }
     known["postmark"] = {"RecordType": "Bounce"}
+    known["sparkpost"] = {"msys": {"message_event": {"type": "bounce", "bounce_class": event, "raw_reason": event}}}
     for name, good in known.items():
         for each in (event, {**event, **good} if isinstance(event, dict) else good):
             with suppress(MalformedEvent):
@@ -336,6 +409,7 @@ def test_any_event_is_parsed_or_rejected(event: Any) -> None:
         lambda: ResendWebhook("whsec_???", CLOCK),
         lambda: ResendWebhook("", CLOCK),
         lambda: webhook_of(postmark, "short", CLOCK),
+        lambda: webhook_of(sparkpost, "short", CLOCK),
         lambda: webhook_of(brevo, "пароль-пароль-пароль", CLOCK),
     ],
 )

@@ -10,6 +10,7 @@ import pytest
 from mailwright.providers.dedupe_tag import dedupe_tag
 from mailwright.providers.ses.request import build_body
 from tests.standins.sendgrid import SendGridStandIn
+from tests.standins.sparkpost import SparkPostStandIn
 from tests.standins.vendors import MailgunStandIn, PostmarkStandIn, ResendStandIn, VendorStandIn
 from tests.unit.providers.sendgrid_builders import a_mail, sendgrid_to
 from tests.unit.providers.test_vendor_apis import a_provider
@@ -55,3 +56,5 @@ async def test_other_vendors_get_the_key(key: str) -> None:
     resend = await vendor_request(ResendStandIn, key)
     [tag] = [each["value"] for each in resend["tags"] if each["name"] == "dedupe_key"]
     assert tag == dedupe_tag(key, re.compile("[A-Za-z0-9_-]{1,256}"))
+    sparkpost = await vendor_request(SparkPostStandIn, key)
+    assert sparkpost["metadata"]["dedupe_key"] == dedupe_tag(key, re.compile("[ -~]{1,200}"))

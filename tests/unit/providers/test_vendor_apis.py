@@ -1,4 +1,4 @@
-"""Mailgun, Resend, Postmark and Brevo: each message leaves complete, and each response has its meaning."""
+"""Mailgun, Resend, Postmark, SparkPost and Brevo: each message leaves complete, and each response has its meaning."""
 
 import socket
 from base64 import b64decode
@@ -21,8 +21,10 @@ from mailwright.providers.mailgun.provider import Mailgun, MailgunSettings
 from mailwright.providers.postmark.provider import Postmark, PostmarkSettings
 from mailwright.providers.resend.provider import Resend, ResendSettings
 from mailwright.providers.smtp.url import parse_smtp_url
-from tests.standins.http import Answer, Step
+from mailwright.providers.sparkpost.provider import SparkPost, SparkPostSettings
+from tests.standins.http import Answer, Step, json_answer
 from tests.standins.smtp_sink import SmtpSink
+from tests.standins.sparkpost import SparkPostStandIn
 from tests.standins.vendors import DOMAIN, KEY, MailgunStandIn, PostmarkStandIn, ResendStandIn, VendorStandIn
 from tests.unit.providers.sendgrid_builders import OUTBOX_ID, a_mail
 from tests.unit.providers.smtp_builders import PATIENT
@@ -38,6 +40,9 @@ MAKE: dict[type[VendorStandIn], Callable[..., ApiProvider]] = {
     ResendStandIn: lambda url, http, key, **options: Resend(ResendSettings(key, url, **options), http, ManualClock()),
     PostmarkStandIn: lambda url, http, key, **options: Postmark(
         PostmarkSettings(key, "outbound", url, **options), http, ManualClock()
+    ),
+    SparkPostStandIn: lambda url, http, key, **options: SparkPost(
+        SparkPostSettings(key, url, **options), http, ManualClock()
     ),
 }
 EVERY = pytest.mark.parametrize("stand_in", MAKE, ids=lambda each: each.name)
@@ -130,6 +135,56 @@ async def test_postmark_gets_every_field() -> None:
 
 
 @pytest.mark.promise("provider-content")
+async def test_sparkpost_gets_every_field() -> None:
+    async with SparkPostStandIn() as server, a_provider(server, subaccount="42") as sparkpost:
+        result = await sparkpost.send(a_full_mail())
+        assert (result.kind, result.provider_message_id) == (SENT, server.message_ids[0])
+        [taken] = server.messages
+    content = taken["content"]
+    assert content["from"] == {"email": "news@example.com", "name": "Example News"}
+    assert (content["subject"], content["text"], content["reply_to"]) == ("Grüße", "Jäne", "answers@example.com")
+    to = "Jane Doe <jane@example.org>"
+    everybody = ("jane@example.org", "copy@example.com", "hidden@example.com")
+    assert taken["recipients"] == [{"address": {"email": each, "header_to": to}} for each in everybody]
+    assert content["headers"].items() >= {**LIST_HEADERS, "CC": '"Copy, Carbon" <copy@example.com>'}.items()
+    assert taken["options"] == {
+        "open_tracking": False,
+        "click_tracking": False,
+        "transactional": True,
+        "sandbox": False,
+    }
+    assert (taken["metadata"], taken["subaccount"]) == ({"mailwright_message": OUTBOX_ID}, "42")
+    [bill], [logo] = content["attachments"], content["inline_images"]
+    assert (bill["name"], b64decode(bill["data"])) == ("bill.pdf", b"%PDF")
+    assert (logo["name"], logo["type"]) == ("logo", "image/png")
+
+
+@pytest.mark.parametrize(
+    "text", ["{{name}}", "{{{name}}}", "@media{a{b:c}}", "{}}", "{{}", "}{{", "{ {", "{{{{{", "{{if x}}"]
+)
+async def test_sparkpost_replaces_no_brackets_of_the_message(text: str) -> None:
+    async with SparkPostStandIn() as server, a_provider(server) as sparkpost:
+        message = a_mail(subject=text, text=text, html=f"<p>{text}</p>", headers={"X-Test": text})
+        assert (await sparkpost.send(message)).kind is SENT
+        [taken] = server.messages
+    content = taken["content"]
+    assert (content["subject"], content["text"].strip(), content["headers"]["X-Test"]) == (text, text, text)
+    assert f"<p>{text}</p>" in content["html"]
+
+
+async def test_sparkpost_names_rejected_recipients() -> None:
+    async with SparkPostStandIn() as server, a_provider(server) as sparkpost:
+        results = {"total_rejected_recipients": 1, "total_accepted_recipients": 0, "id": "11668787484950529"}
+        server.answer(json_answer(200, {"results": results}), times=1)
+        result = await sparkpost.send(a_mail())
+        assert (result.kind, result.code) == (FAILED, "SPARKPOST_RECIPIENT_REJECTED")
+        assert result.definitely_not_sent
+        results = {"total_rejected_recipients": 1, "total_accepted_recipients": 1, "id": "11668787484950530"}
+        server.answer(json_answer(200, {"errors": [{"code": "2000"}], "results": results}), times=1)
+        assert (await sparkpost.send(a_mail("hidden@example.com"))).kind is SENT
+
+
+@pytest.mark.promise("provider-content")
 async def test_brevo_gets_the_bytes_and_our_id() -> None:
     message = a_full_mail()
     async with SmtpSink() as sink:
@@ -152,7 +207,7 @@ async def test_raw_email_is_sent_too(stand_in: type[VendorStandIn]) -> None:
         assert len(server.messages) == 1
 
 
-@pytest.mark.parametrize("stand_in", [ResendStandIn, PostmarkStandIn])
+@pytest.mark.parametrize("stand_in", [ResendStandIn, PostmarkStandIn, SparkPostStandIn])
 async def test_signed_email_is_refused_where_it_would_break(stand_in: type[VendorStandIn]) -> None:
     content = b'From: a@example.com\r\nContent-Type: multipart/signed; boundary="x"\r\n\r\n--x--\r\n'
     message = OutgoingMessage(OUTBOX_ID, "bounces@example.com", ("jane@example.org",), content)
@@ -193,6 +248,21 @@ TABLE: list[tuple[type[VendorStandIn], int, str, ResultKind, str, ErrorCategory]
     (PostmarkStandIn, 422, "406: Found inactive addresses", FAILED, "INACTIVE_RECIPIENT", PERMANENT),
     (PostmarkStandIn, 422, "412: Your account is pending approval", FAILED, "ACCOUNT_NOT_ALLOWED", OURS),
     (PostmarkStandIn, 422, "1235: The stream does not exist", FAILED, "STREAM_REFUSED", OURS),
+    (SparkPostStandIn, 400, "7001: Invalid domain", FAILED, "SENDER_REFUSED", OURS),
+    (SparkPostStandIn, 400, "7000: Sending domain blacklisted", FAILED, "SENDER_REFUSED", OURS),
+    (SparkPostStandIn, 400, "1901: Message failed to generate", FAILED, "BAD_REQUEST", PERMANENT),
+    (SparkPostStandIn, 400, "1902: recipient address suppressed", FAILED, "RECIPIENT_REJECTED", PERMANENT),
+    (SparkPostStandIn, 400, "5002: No valid recipients in list", FAILED, "RECIPIENT_REJECTED", PERMANENT),
+    (SparkPostStandIn, 400, "1910: Message generation not configured", FAILED, "NOT_FOUND", OURS),
+    (SparkPostStandIn, 400, "2001: Invalid transmission id", FAILED, "BAD_REQUEST", PERMANENT),
+    (SparkPostStandIn, 403, "1100: permission denied", FAILED, "FORBIDDEN", OURS),
+    (SparkPostStandIn, 406, "1800: header value not acceptable", FAILED, "BAD_REQUEST", PERMANENT),
+    (SparkPostStandIn, 420, "2101: Exceed Sending Limit (hourly)", RETRIED, "LIMIT_EXCEEDED", QUOTA),
+    (SparkPostStandIn, 420, "2102: Exceed Sending Limit (daily)", RETRIED, "LIMIT_EXCEEDED", QUOTA),
+    (SparkPostStandIn, 420, "2103: Exceed Sending Limit (sandbox)", FAILED, "SANDBOX_LIMIT", OURS),
+    (SparkPostStandIn, 422, "1300: invalid data format/type", FAILED, "BAD_REQUEST", PERMANENT),
+    (SparkPostStandIn, 422, "1603: Subresource not found", FAILED, "NOT_FOUND", OURS),
+    (SparkPostStandIn, 503, "1900: generation not available", RETRIED, "SERVICE_UNAVAILABLE", TRANSIENT),
 ]
 
 
@@ -233,11 +303,18 @@ async def test_pause_is_the_one_requested(stand_in: type[VendorStandIn]) -> None
 
 
 @pytest.mark.parametrize(
-    ("stand_in", "words"), [(ResendStandIn, "invalid_from_address: x"), (PostmarkStandIn, "400: x")]
+    ("stand_in", "status", "words"),
+    [
+        (ResendStandIn, 422, "invalid_from_address: x"),
+        (PostmarkStandIn, 422, "400: x"),
+        (SparkPostStandIn, 400, "7001: x"),
+    ],
 )
-async def test_from_chosen_by_a_request_fails_only_that_message(stand_in: type[VendorStandIn], words: str) -> None:
+async def test_from_chosen_by_a_request_fails_only_that_message(
+    stand_in: type[VendorStandIn], status: int, words: str
+) -> None:
     async with stand_in() as server, a_provider(server) as provider:
-        server.answer(server.refusal(422, words))
+        server.answer(server.refusal(status, words))
         result = await provider.send(replace(a_mail(), uses_default_from=False))
         assert (result.kind, result.category, result.blames_provider) == (FAILED, PERMANENT, False)
 
@@ -287,6 +364,8 @@ async def test_check_names_the_cause_and_sends_nothing(stand_in: type[VendorStan
         lambda: ResendSettings("key", "http://api.example.com"),
         lambda: PostmarkSettings("key", "not/a/stream"),
         lambda: PostmarkSettings("ключ"),
+        lambda: SparkPostSettings("key", "http://api.example.com"),
+        lambda: SparkPostSettings("key", subaccount="forty-two"),
     ],
 )
 def test_impossible_settings_are_refused(make: Callable[[], object]) -> None:
