@@ -7,6 +7,7 @@ from urllib.parse import quote
 import pytest
 
 from mailwright.domain.clock import ManualClock
+from mailwright.ops.provider_kinds import KINDS
 from mailwright.outbox import message_records, tenants
 from mailwright.sources.articles.runs import RunRequest
 from mailwright.sources.campaigns.approval_gate import AwaitsApproval
@@ -122,7 +123,7 @@ def body_of(operation: dict[str, Any]) -> Any:
 
 def is_open_to_all(path: str) -> bool:
     """Inbound webhooks are authenticated by signature: see test_inbound.py."""
-    webhooks = {f"/{name}-events" for name in ("ses", "sendgrid", "mailgun", "postmark", "resend", "brevo")}
+    webhooks = {f"/{kind.name}-events" for kind in KINDS.values() if kind.webhook is not None}
     signed = {"/provider-events/{providerName}", "/v1/reports/{sourceName}"}
     return path in webhooks | signed | {"/healthz", "/readyz", "/metrics"}
 

@@ -27,6 +27,7 @@ from mailwright.providers.inbound.parsed_events import ProviderWebhook
 from mailwright.providers.inbound.webhook_secrets import MAX_CLOCK_SKEW
 from mailwright.providers.mailgun.events import MailgunWebhook
 from mailwright.providers.mailgun.signature import MAX_AGE as MAILGUN_MAX_AGE
+from mailwright.providers.mailjet import events as mailjet_events
 from mailwright.providers.postmark import events as postmark_events
 from mailwright.providers.resend.events import ResendWebhook
 from mailwright.providers.sendgrid.events import SendGridWebhook
@@ -94,6 +95,7 @@ def webhooks_of(database: Database, clock: ManualClock, folder: Path) -> Inbound
         "resend": ResendWebhook(SVIX_SECRET, clock),
         "postmark": webhook_of(postmark_events, SHARED_SECRET, clock),
         "brevo": webhook_of(brevo_events, SHARED_SECRET, clock),
+        "mailjet": webhook_of(mailjet_events, SHARED_SECRET, clock),
         "sparkpost": webhook_of(sparkpost_events, SHARED_SECRET, clock),
     }
     return InboundWebhooks(Reports(database, clock), webhooks)
@@ -453,6 +455,16 @@ VENDORS: dict[str, tuple[Callable[[Any, int], tuple[dict[str, str], bytes]], Cal
             "ts_event": 1_700_000_000,
         },
     ),
+    "mailjet": (
+        basic_request,
+        lambda outbox_id, message_id: {
+            "event": "spam",
+            "time": 1_700_000_000,
+            "MessageID": message_id,
+            "email": ADA,
+            "CustomID": outbox_id,
+        },
+    ),
     "sparkpost": (
         lambda event, now: basic_request([{"msys": {"message_event": event}}], now),
         lambda outbox_id, message_id: {
@@ -533,7 +545,7 @@ async def test_mailgun_signature_counts_for_one_body_everywhere(api: Api, clock:
     assert await forget(database, SoftBounces(), clock.now()) == 1
 
 
-@pytest.mark.parametrize("name", ["mailgun", "resend", "postmark", "sparkpost"])
+@pytest.mark.parametrize("name", ["mailgun", "resend", "postmark", "sparkpost", "mailjet"])
 async def test_vendor_event_is_matched_by_the_providers_id(api: Api, clock: ManualClock, name: str) -> None:
     request, complaint = VENDORS[name]
     await a_sent_mail(api, clock, name, message_id="id-1")

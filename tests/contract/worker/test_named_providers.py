@@ -63,6 +63,8 @@ WEBHOOK_SECRETS: tuple[tuple[str, dict[str, str], str], ...] = (
     ("sendgrid", {"SENDGRID_API_KEY": "k"}, "SENDGRID_WEBHOOK_PUBLIC_KEY"),
     ("resend", {"RESEND_API_KEY": "re_1"}, "RESEND_WEBHOOK_SECRET"),
     ("postmark", {"POSTMARK_SERVER_TOKEN": "t"}, "POSTMARK_WEBHOOK_SECRET"),
+    ("sparkpost", {"SPARKPOST_API_KEY": "k"}, "SPARKPOST_WEBHOOK_SECRET"),
+    ("mailjet", {"MAILJET_API_KEY": "k", "MAILJET_SECRET_KEY": "s"}, "MAILJET_WEBHOOK_SECRET"),
     ("brevo", {"BREVO_SMTP_URL": "smtps://a:b@smtp-relay.brevo.com:465"}, "BREVO_WEBHOOK_SECRET"),
 )
 

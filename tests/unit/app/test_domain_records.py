@@ -64,9 +64,11 @@ def test_spf_record_allows_the_servers_of_the_relay(provider: str, host: str, va
         ("mailgun", None, "Mailgun"),
         ("postmark", None, "Postmark"),
         ("resend", None, "Resend"),
+        ("sparkpost", None, "SparkPost"),
         ("brevo", None, "Brevo"),
         ("smtp", "email-smtp.eu-west-1.amazonaws.com", "Amazon SES"),
         ("smtp", "smtp.postmarkapp.com", "Postmark"),
+        ("smtp", "smtp.sparkpostmail.com", "SparkPost"),
     ],
 )
 def test_services_with_own_return_path_need_no_spf(provider: str, host: str | None, service: str) -> None:

@@ -1,4 +1,4 @@
-"""django-anymail and Mailwright understand the same events of Brevo, Mailgun, Postmark, Resend and SparkPost."""
+"""django-anymail and Mailwright understand the same provider events alike."""
 
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -11,6 +11,7 @@ from tests.unit.events.test_vendor_events import (
     ADA,
     brevo_event,
     mailgun_data,
+    mailjet_event,
     parsed,
     postmark_event,
     resend_event,
@@ -21,6 +22,7 @@ pytest.importorskip("anymail", reason="django-anymail is not installed")
 
 from anymail.webhooks.brevo import BrevoTrackingWebhookView
 from anymail.webhooks.mailgun import MailgunTrackingWebhookView
+from anymail.webhooks.mailjet import MailjetTrackingWebhookView
 from anymail.webhooks.postmark import PostmarkTrackingWebhookView
 from anymail.webhooks.resend import ResendTrackingWebhookView
 from anymail.webhooks.sparkpost import SparkPostTrackingWebhookView
@@ -54,11 +56,12 @@ OWN_MEANINGS: dict[str, EventType | None] = {
 
 def cases() -> Iterator[tuple[str, str, Any, Any]]:
     """Yield vendor, name of the event, payload and what anymail reads in it. Signatures are no part of this."""
-    brevo, mailgun, postmark, resend, sparkpost = (
+    brevo, mailgun, mailjet, postmark, resend, sparkpost = (
         view.__new__(view)
         for view in (
             BrevoTrackingWebhookView,
             MailgunTrackingWebhookView,
+            MailjetTrackingWebhookView,
             PostmarkTrackingWebhookView,
             ResendTrackingWebhookView,
             SparkPostTrackingWebhookView,
@@ -73,6 +76,10 @@ def cases() -> Iterator[tuple[str, str, Any, Any]]:
     for name in resend.event_types:
         event = resend_event(name)
         yield "resend", name, event, resend.esp_to_anymail_event(event, SimpleNamespace(headers={}))
+    mailjet_events = [mailjet_event(name) for name in mailjet.event_types]
+    mailjet_events += [mailjet_event("bounce", error=error) for error in mailjet.reject_reasons]
+    for event in mailjet_events:
+        yield "mailjet", event["event"], event, mailjet.esp_to_anymail_event(event)
     sparkpost_events = [sparkpost_event(name) for name in sparkpost.event_types]
     sparkpost_events += [sparkpost_event("bounce", bounce_class=number) for number in sparkpost.reject_reasons]
     for event in sparkpost_events:

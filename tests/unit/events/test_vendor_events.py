@@ -1,4 +1,4 @@
-"""Webhooks of Mailgun, Resend, Postmark, SparkPost and Brevo: signatures and what each event means.
+"""Webhooks of Mailgun, Resend, Postmark, SparkPost, Mailjet and Brevo: signatures and what each event means.
 
 The payloads follow the shapes that the vendors document.
 """
@@ -25,6 +25,7 @@ from mailwright.providers.inbound.rejected_events import ForgedEvent, MalformedE
 from mailwright.providers.inbound.webhook_secrets import SvixSignature
 from mailwright.providers.mailgun import events as mailgun
 from mailwright.providers.mailgun.events import MailgunWebhook
+from mailwright.providers.mailjet import events as mailjet
 from mailwright.providers.postmark import events as postmark
 from mailwright.providers.resend import events as resend_events
 from mailwright.providers.resend.events import ResendWebhook
@@ -112,6 +113,24 @@ def sparkpost_bounce(number: int | str, reason: str = "", kind: str = "bounce") 
     return sparkpost_event(kind, bounce_class=number, error_code="550", raw_reason=reason)
 
 
+def mailjet_event(kind: str, **fields: Any) -> dict[str, Any]:
+    return {
+        "event": kind,
+        "time": NOW // 1000 - 60,
+        "MessageID": 19_421_777_835_146_490,
+        "Message_GUID": "1ab23cd4-e567-8901-2345-6789f0ab1c2d",
+        "email": ADA,
+        "mj_campaign_id": 7257,
+        "CustomID": OURS,
+        "Payload": "",
+        **fields,
+    }
+
+
+def mailjet_bounce(error: str, *, is_hard: bool, comment: str = "") -> dict[str, Any]:
+    return mailjet_event("bounce", hard_bounce=is_hard, blocked=is_hard, error=error, comment=comment)
+
+
 def parsed(name: str, event: Any) -> ParsedEvents:
     webhook, request = VENDORS[name]
     return webhook(CLOCK).parse(*request(event, NOW))
@@ -126,6 +145,10 @@ VENDORS: dict[str, tuple[Callable[[ManualClock], ProviderWebhook], Callable[...,
     ),
     "sparkpost": (
         lambda clock: webhook_of(sparkpost, SHARED_SECRET, clock),
+        lambda event, now: lower(basic_request(event, now)),
+    ),
+    "mailjet": (
+        lambda clock: webhook_of(mailjet, SHARED_SECRET, clock),
         lambda event, now: lower(basic_request(event, now)),
     ),
     "brevo": (
@@ -213,6 +236,28 @@ MEANINGS = [
     ("brevo", brevo_event("unsubscribed"), UNSUBSCRIBED, LEAVES),
     ("brevo", brevo_event("unique_opened"), OPENED, NOTHING),
     ("brevo", brevo_event("click", link="https://example.com/a?t=1"), CLICKED, NOTHING),
+    ("mailjet", mailjet_event("sent", smtp_reply="sent (250 2.0.0 OK)"), DELIVERED, NOTHING),
+    ("mailjet", mailjet_bounce("user unknown", is_hard=True), BOUNCED, HARD),
+    ("mailjet", mailjet_bounce("user unknown", is_hard=False), BOUNCED, SOFT),
+    ("mailjet", mailjet_bounce("user unknown", is_hard=True, comment="550 unauthorized sender"), BOUNCED, NOTHING),
+    ("mailjet", mailjet_bounce("mailbox inactive", is_hard=True), BOUNCED, HARD),
+    ("mailjet", mailjet_bounce("invalid domain", is_hard=True), BOUNCED, HARD),
+    ("mailjet", mailjet_bounce("mailbox inactive", is_hard=False), BOUNCED, SOFT),
+    ("mailjet", mailjet_bounce("quota exceeded", is_hard=False), BOUNCED, SOFT),
+    ("mailjet", mailjet_bounce("quota exceeded", is_hard=True), BOUNCED, SOFT),
+    ("mailjet", mailjet_bounce("relay/access denied", is_hard=True), BOUNCED, NOTHING),
+    ("mailjet", mailjet_bounce("greylisted", is_hard=False), DEFERRED, NOTHING),
+    ("mailjet", mailjet_bounce("sender blocked", is_hard=True), BOUNCED, NOTHING),
+    ("mailjet", mailjet_bounce("policy issue", is_hard=False, comment="mailbox full"), BOUNCED, NOTHING),
+    ("mailjet", mailjet_bounce("connection issue", is_hard=False), BOUNCED, NOTHING),
+    ("mailjet", mailjet_bounce("", is_hard=False, comment="mailbox full"), BOUNCED, SOFT),
+    ("mailjet", mailjet_event("blocked", error="preblocked", error_related_to="mailjet"), BOUNCED, NOTHING),
+    ("mailjet", mailjet_event("blocked", error="user unknown", error_related_to="recipient"), BOUNCED, HARD),
+    ("mailjet", mailjet_event("blocked", error="spam reporter"), BOUNCED, COMPLAINT),
+    ("mailjet", mailjet_event("spam", source="JMRPP"), COMPLAINED, COMPLAINT),
+    ("mailjet", mailjet_event("unsub", mj_list_id=1), UNSUBSCRIBED, LEAVES),
+    ("mailjet", mailjet_event("open", agent="Mozilla/5.0"), OPENED, NOTHING),
+    ("mailjet", mailjet_event("click", url="https://example.com/a?t=1"), CLICKED, NOTHING),
     ("sparkpost", sparkpost_event("injection"), ACCEPTED, NOTHING),
     ("sparkpost", sparkpost_event("delivery"), DELIVERED, NOTHING),
     ("sparkpost", sparkpost_event("delay", raw_reason="451 try later", num_retries="2"), DEFERRED, NOTHING),
@@ -272,6 +317,7 @@ IGNORED = [
     *[("postmark", postmark_event("Bounce", Type=name)) for name in ("AutoResponder", "Subscribe", "InboundError")],
     *[("postmark", postmark_event(name)) for name in ("Inbound", "SMTPApiError")],
     ("postmark", postmark_event("SubscriptionChange", SuppressSending=False)),
+    *[("mailjet", mailjet_event(name)) for name in mailjet.IGNORED],
     *[("sparkpost", sparkpost_event(name)) for name in sparkpost.IGNORED],
     *[("sparkpost", sparkpost_bounce(number)) for number in ("60", "80", "100")],
     ("sparkpost", {"msys": {}}),
@@ -297,6 +343,8 @@ def test_same_event_has_the_same_key() -> None:
     assert first.reports[0].key == second.reports[0].key  # A retry is signed again.
     assert key_of("sparkpost", sparkpost_event("open")) == key_of("sparkpost", sparkpost_event("open", user_agent="x"))
     assert key_of("sparkpost", sparkpost_event("open")) != key_of("sparkpost", sparkpost_event("open", event_id="2"))
+    assert key_of("mailjet", mailjet_event("open")) == key_of("mailjet", mailjet_event("open"))
+    assert key_of("mailjet", mailjet_event("open")) != key_of("mailjet", mailjet_event("open", time=1))
     requests = [resend_request(resend_event("email.sent"), at) for at in (NOW, NOW - 5_000)]
     repeated = [ResendWebhook(SVIX_SECRET, CLOCK).parse(*request) for request in requests]
     assert repeated[0].reports[0].key == repeated[1].reports[0].key
@@ -306,6 +354,7 @@ DELIVERIES = {
     "postmark": postmark_event("Delivery"),
     "brevo": brevo_event("delivered"),
     "sparkpost": sparkpost_event("delivery"),
+    "mailjet": mailjet_event("sent"),
 }
 
 
@@ -353,6 +402,7 @@ def forgeries() -> list[tuple[str, dict[str, str], bytes]]:
         ("postmark", {}, complaint),
         ("postmark", {"authorization": "Basic ???"}, complaint),
         ("postmark", {"authorization": basic["Authorization"][:-4]}, complaint),
+        ("mailjet", {}, json.dumps(mailjet_event("spam")).encode()),
         ("sparkpost", {}, json.dumps([sparkpost_event("spam_complaint")]).encode()),
         ("sparkpost", {"authorization": "Bearer wrong"}, json.dumps([sparkpost_event("spam_complaint")]).encode()),
         ("brevo", {"authorization": "Bearer wrong"}, json.dumps(brevo_event("spam")).encode()),
@@ -395,6 +445,7 @@ def test_any_event_is_parsed_or_rejected(event: Any) -> None:
         "brevo": {"event": "click"},
     }
     known["postmark"] = {"RecordType": "Bounce"}
+    known["mailjet"] = {"event": "bounce", "error": event, "comment": event, "hard_bounce": event}
     known["sparkpost"] = {"msys": {"message_event": {"type": "bounce", "bounce_class": event, "raw_reason": event}}}
     for name, good in known.items():
         for each in (event, {**event, **good} if isinstance(event, dict) else good):
@@ -410,6 +461,7 @@ def test_any_event_is_parsed_or_rejected(event: Any) -> None:
         lambda: ResendWebhook("", CLOCK),
         lambda: webhook_of(postmark, "short", CLOCK),
         lambda: webhook_of(sparkpost, "short", CLOCK),
+        lambda: webhook_of(mailjet, "short", CLOCK),
         lambda: webhook_of(brevo, "пароль-пароль-пароль", CLOCK),
     ],
 )

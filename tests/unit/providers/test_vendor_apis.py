@@ -1,4 +1,4 @@
-"""Mailgun, Resend, Postmark, SparkPost and Brevo: each message leaves complete, and each response has its meaning."""
+"""Providers with an HTTP API, and Brevo: each message leaves complete, and each response has its meaning."""
 
 import socket
 from base64 import b64decode
@@ -18,11 +18,13 @@ from mailwright.providers.api_provider import ApiProvider
 from mailwright.providers.brevo.provider import Brevo
 from mailwright.providers.http import HttpClient, HttpResponse
 from mailwright.providers.mailgun.provider import Mailgun, MailgunSettings
+from mailwright.providers.mailjet.provider import Mailjet, MailjetSettings
 from mailwright.providers.postmark.provider import Postmark, PostmarkSettings
 from mailwright.providers.resend.provider import Resend, ResendSettings
 from mailwright.providers.smtp.url import parse_smtp_url
 from mailwright.providers.sparkpost.provider import SparkPost, SparkPostSettings
 from tests.standins.http import Answer, Step, json_answer
+from tests.standins.mailjet import SECRET_KEY, MailjetStandIn, error_of, failed
 from tests.standins.smtp_sink import SmtpSink
 from tests.standins.sparkpost import SparkPostStandIn
 from tests.standins.vendors import DOMAIN, KEY, MailgunStandIn, PostmarkStandIn, ResendStandIn, VendorStandIn
@@ -43,6 +45,9 @@ MAKE: dict[type[VendorStandIn], Callable[..., ApiProvider]] = {
     ),
     SparkPostStandIn: lambda url, http, key, **options: SparkPost(
         SparkPostSettings(key, url, **options), http, ManualClock()
+    ),
+    MailjetStandIn: lambda url, http, key, **options: Mailjet(
+        MailjetSettings(key, SECRET_KEY, url, **options), http, ManualClock()
     ),
 }
 EVERY = pytest.mark.parametrize("stand_in", MAKE, ids=lambda each: each.name)
@@ -185,6 +190,57 @@ async def test_sparkpost_names_rejected_recipients() -> None:
 
 
 @pytest.mark.promise("provider-content")
+async def test_mailjet_gets_every_field() -> None:
+    async with MailjetStandIn() as server, a_provider(server) as mailjet:
+        result = await mailjet.send(replace(a_full_mail(), dedupe_key="order-1"))
+        assert (result.kind, result.provider_message_id) == (SENT, server.message_ids[0])
+        [taken] = server.messages
+    assert taken["From"] == {"Email": "news@example.com", "Name": "Example News"}
+    assert taken["To"] == [{"Email": "jane@example.org", "Name": "Jane Doe"}]
+    assert taken["Cc"] == [{"Email": "copy@example.com", "Name": "Copy, Carbon"}]
+    assert (taken["Bcc"], taken["ReplyTo"]) == ([{"Email": "hidden@example.com"}], {"Email": "answers@example.com"})
+    assert (taken["Subject"], taken["TextPart"]) == ("Grüße", "Jäne")
+    assert taken["HTMLPart"].startswith("<p>Jäne</p>")
+    kept = {name: value for name, value in LIST_HEADERS.items() if name != "Message-ID"}
+    assert taken["Headers"].items() >= kept.items()
+    assert (taken["TrackOpens"], taken["TrackClicks"], taken["TemplateLanguage"]) == ("disabled", "disabled", False)
+    assert (taken["CustomID"], taken["EventPayload"]) == (OUTBOX_ID, '{"dedupe_key":"order-1"}')
+    [bill], [logo] = taken["Attachments"], taken["InlinedAttachments"]
+    assert (bill["Filename"], b64decode(bill["Base64Content"])) == ("bill.pdf", b"%PDF")
+    assert (logo["ContentID"], logo["ContentType"]) == ("logo", "image/png")
+
+
+async def test_mailjet_drops_headers_that_it_would_refuse() -> None:
+    content = (
+        b"From: a@example.com\r\nTo: jane@example.org\r\nSubject: Hi\r\nSender: b@example.com\r\nX-Mailer: m\r\n"
+        b"List-Id: <news.example.com>\r\nX-MJ-CustomID: 7\r\nX-Own: kept\r\n\r\nHello\r\n"
+    )
+    message = OutgoingMessage(OUTBOX_ID, "bounces@example.com", ("jane@example.org",), content)
+    async with MailjetStandIn() as server, a_provider(server) as mailjet:
+        assert (await mailjet.send(message)).kind is SENT
+        assert server.messages[0]["Headers"] == {"X-Own": "kept"}
+
+
+async def test_mailjet_refuses_a_message_in_a_successful_response() -> None:
+    unexpected = (DOUBT, "MAILJET_UNEXPECTED_ANSWER", False)
+    async with MailjetStandIn() as server, a_provider(server) as mailjet:
+        for answered, expected in (
+            ({"Messages": [failed(403, "send-0008: not authorized")]}, (FAILED, "MAILJET_SENDER_REFUSED", True)),
+            ({"Messages": [failed(500, "mj-9999: broken")]}, unexpected),
+            (
+                {"Messages": [{"Status": "success", "To": [{"MessageID": 0}]}]},
+                unexpected,
+            ),
+            ({"Messages": []}, unexpected),
+        ):
+            server.answer(json_answer(200, answered), times=1)
+            result = await mailjet.send(a_mail())
+            assert (result.kind, result.code, result.definitely_not_sent) == expected
+        server.answer(json_answer(400, error_of(400, "mj-0002: Malformed JSON")), times=1)
+        assert (await mailjet.send(a_mail())).code == "MAILJET_BAD_REQUEST"
+
+
+@pytest.mark.promise("provider-content")
 async def test_brevo_gets_the_bytes_and_our_id() -> None:
     message = a_full_mail()
     async with SmtpSink() as sink:
@@ -207,7 +263,7 @@ async def test_raw_email_is_sent_too(stand_in: type[VendorStandIn]) -> None:
         assert len(server.messages) == 1
 
 
-@pytest.mark.parametrize("stand_in", [ResendStandIn, PostmarkStandIn, SparkPostStandIn])
+@pytest.mark.parametrize("stand_in", [ResendStandIn, PostmarkStandIn, SparkPostStandIn, MailjetStandIn])
 async def test_signed_email_is_refused_where_it_would_break(stand_in: type[VendorStandIn]) -> None:
     content = b'From: a@example.com\r\nContent-Type: multipart/signed; boundary="x"\r\n\r\n--x--\r\n'
     message = OutgoingMessage(OUTBOX_ID, "bounces@example.com", ("jane@example.org",), content)
@@ -262,6 +318,15 @@ TABLE: list[tuple[type[VendorStandIn], int, str, ResultKind, str, ErrorCategory]
     (SparkPostStandIn, 420, "2103: Exceed Sending Limit (sandbox)", FAILED, "SANDBOX_LIMIT", OURS),
     (SparkPostStandIn, 422, "1300: invalid data format/type", FAILED, "BAD_REQUEST", PERMANENT),
     (SparkPostStandIn, 422, "1603: Subresource not found", FAILED, "NOT_FOUND", OURS),
+    (MailjetStandIn, 400, "mj-0011: payload too large", FAILED, "TOO_LARGE", PERMANENT),
+    (MailjetStandIn, 400, "mj-0013: invalid email address", FAILED, "BAD_REQUEST", PERMANENT),
+    (MailjetStandIn, 400, "send-0011: forbidden header", FAILED, "BAD_REQUEST", PERMANENT),
+    (MailjetStandIn, 400, "send-0015: too many recipients", FAILED, "BAD_REQUEST", PERMANENT),
+    (MailjetStandIn, 401, "mj-0001: API key suspended", FAILED, "ACCOUNT_SUSPENDED", OURS),
+    (MailjetStandIn, 401, "mj-0015: invalid credentials", FAILED, "UNAUTHORIZED", OURS),
+    (MailjetStandIn, 403, "send-0006: no permission for a Sender", FAILED, "SENDER_REFUSED", OURS),
+    (MailjetStandIn, 403, "send-0008: not an authorized sender", FAILED, "SENDER_REFUSED", OURS),
+    (MailjetStandIn, 403, "mj-0999: blocked", FAILED, "FORBIDDEN", OURS),
     (SparkPostStandIn, 503, "1900: generation not available", RETRIED, "SERVICE_UNAVAILABLE", TRANSIENT),
 ]
 
@@ -308,6 +373,7 @@ async def test_pause_is_the_one_requested(stand_in: type[VendorStandIn]) -> None
         (ResendStandIn, 422, "invalid_from_address: x"),
         (PostmarkStandIn, 422, "400: x"),
         (SparkPostStandIn, 400, "7001: x"),
+        (MailjetStandIn, 403, "send-0008: x"),
     ],
 )
 async def test_from_chosen_by_a_request_fails_only_that_message(
@@ -366,6 +432,9 @@ async def test_check_names_the_cause_and_sends_nothing(stand_in: type[VendorStan
         lambda: PostmarkSettings("ключ"),
         lambda: SparkPostSettings("key", "http://api.example.com"),
         lambda: SparkPostSettings("key", subaccount="forty-two"),
+        lambda: MailjetSettings("key", "two words"),
+        lambda: MailjetSettings("key:with-colon", "secret"),
+        lambda: MailjetSettings("key", "secret", "http://api.example.com"),
     ],
 )
 def test_impossible_settings_are_refused(make: Callable[[], object]) -> None:

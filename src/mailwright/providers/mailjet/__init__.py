@@ -1,0 +1,1 @@
+"""Send through Mailjet."""
