@@ -5,13 +5,15 @@ lines. No tree is built, because walking a tree takes twice as long. The time is
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from html import unescape
 from operator import length_hint
 
 from mailwright.content import text_lines
 from mailwright.content.attribute_entities import unescape_attribute
-from mailwright.content.text_lines import BREAK, LINK_END, LINK_START, LINK_TEXT, MARKS
+from mailwright.content.style_rules import StyleRules, Styles, is_for_every_screen, is_hidden, styles_of
+from mailwright.content.text_lines import BREAK, COLUMN, LINK_END, LINK_START, LINK_TEXT, MARKS
 
 _UNREADABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _CONTROLS = bytes([*range(9), 11, 12, *range(14, 32)])
@@ -32,12 +34,12 @@ _OPEN_QUOTE = re.compile(r"""=\s*+["']""")
 _WHOLE_TAG = re.compile(r"""[^>=]*+(?:=\s*+(?:"[^"]*+"|'[^']*+'|(?!["'])[^\s>]*+)[^>=]*+)*+>""")
 # Maximum number of `<` in the attributes of a tag. Browsers have no limit, but show nothing of such an email either.
 _MAX_JOINED = 20
-_STYLE = re.compile(r"display\s*:\s*(none|block)(?![\w-])|white-space\s*:\s*(pre)", re.IGNORECASE)
-# Styles other than `display:none` that hide an element, as preview texts use them.
-_INVISIBLE = re.compile(
-    r"(?<![\w-])(?:visibility\s*:\s*hidden|(?:opacity|max-height)\s*:\s*0+(?:\.0*)?(?:px|em|%)?\s*(?:;|!|$))",
-    re.IGNORECASE,
-)
+# The styles that change lines: a block, and white space that is kept.
+_STYLE = re.compile(r"display\s*:\s*(block)(?![\w-])|white-space\s*:\s*(pre)", re.IGNORECASE)
+_INLINE_BLOCK = re.compile(r"display\s*:\s*inline-block", re.IGNORECASE)
+_NONE = re.compile(r"isplay\s*:\s*[nN][oO][nN][eE](?![\w-])")  # Also `Display`.
+_NO_SIZES = ("size:0", "size: 0", "eight:0", "eight: 0", "idth:0", "idth: 0")
+_NOT_DISPLAYED: Styles = {"display": "none"}
 _HIDDEN_ATTRIBUTE = re.compile(r"\shidden(?=[\s=/]|$)", re.IGNORECASE)
 _FILE_NAME = re.compile(r"(?:https?://\S+|\S+\.(?:png|jpe?g|gif|svg|webp))", re.IGNORECASE)
 _LINK = re.compile(f"{LINK_START}([^{LINK_TEXT}]*){LINK_TEXT}([^{LINK_START}{LINK_END}]*)(?:{LINK_END})?")
@@ -59,9 +61,41 @@ _START, _END = text_lines.START_MARKS, text_lines.END_MARKS
 # differ.
 _NOTHING = LINK_END
 _NOTHING_KNOWN = {f"{_NOTHING}>": ""}
-_known = {**_NOTHING_KNOWN}
-_MAX_KNOWN = 4_096
+_MAX_KNOWN = 2_048
+_MAX_VARIANTS = 4
 _LONGEST_KNOWN = 512
+_LONGEST_KNOWN_CSS = 65_536
+# More style elements that hide something are not read.
+_MAX_SHEETS = 20
+
+
+class _Sheet:
+    """The rules of style elements, with the cached marks of tags, which depend on the rules."""
+
+    __slots__ = ("_by_names", "known", "rules")
+
+    def __init__(self, css: str) -> None:
+        self.rules = _rules(css)
+        self.known = {**_NOTHING_KNOWN}
+        self._by_names: dict[frozenset[str], dict[str, str]] = {}
+
+    def known_without(self, names: Iterable[str]) -> dict[str, str]:
+        """Return the cached marks for emails in which the marks of these elements depend on each start tag."""
+        key = frozenset(names)
+        if key not in self._by_names and len(self._by_names) >= _MAX_VARIANTS:
+            return {**_NOTHING_KNOWN}
+        return self._by_names.setdefault(key, {**_NOTHING_KNOWN})
+
+
+_cached_rules = lru_cache(maxsize=64)(StyleRules)
+
+
+def _rules(css: str) -> StyleRules:
+    return _cached_rules(css) if len(css) <= _LONGEST_KNOWN_CSS else StyleRules(css)
+
+
+_cached_sheet = lru_cache(maxsize=8)(_Sheet)
+_NO_RULES = _Sheet("")
 
 
 def from_html(html: str) -> str:
@@ -86,11 +120,16 @@ def links(html: str) -> Iterator[tuple[str, str]]:
 
 
 class _Reader:
-    """Converts HTML to text with marks in one pass."""
+    """Converts HTML to text with marks in one pass; in two if a style element follows the text that it can hide."""
 
-    def __init__(self, *, writes_addresses: bool) -> None:
+    def __init__(self, *, writes_addresses: bool, sheet: _Sheet = _NO_RULES) -> None:
         self._writes_addresses = writes_addresses  # For links that contain only text; others are marked.
-        self._known = _known
+        self._sheet = sheet
+        self._rules, self._known = sheet.rules, sheet.known
+        self._css: list[str] = []
+        self._reads_styles = sheet is _NO_RULES
+        self._parts: list[str] = []
+        self._is_style_late = False
         self._ends: dict[str, list[str]] = {}  # End marks of open elements, for names with a style.
 
     def mark(self, html: str) -> str:
@@ -99,7 +138,8 @@ class _Reader:
                 html = html.replace(reserved, "")
         whole = html.split("<")
         chunks = iter(whole)
-        parts = [_text(next(chunks))]
+        parts = self._parts
+        parts.append(_text(next(chunks)))
         add, known = parts.append, self._known
         for chunk in chunks:
             mark = known.get(chunk)
@@ -116,6 +156,8 @@ class _Reader:
             else:
                 add(self._read(chunk, chunks))
                 known = self._known
+        if self._is_style_late:
+            return _Reader(writes_addresses=self._writes_addresses, sheet=self._sheet).mark(html)
         return "".join(parts)
 
     def _plain_link(self, tag: str, text: str, chunks: list[str], left: int) -> str:
@@ -126,6 +168,7 @@ class _Reader:
             or not address.startswith(_PLAIN_ADDRESSES)
             or (rest and ("'" in rest or rest.count('"') % 2 or "isplay" in rest or "white-space" in rest))
             or self._ends
+            or (rest and self._rules and self._rules.concern.search(rest))
             or not self._writes_addresses
         ):
             return ""
@@ -150,12 +193,17 @@ class _Reader:
         if not is_whole:
             tag, text = _read_quoted(chunk, chunks)
         name = found[0].lower()
+        if name == "style":
+            return self._read_style(tag, text, chunks)
         if name in _RAW:
             return _text(_skip_until_end(name, chunks))
-        style = _STYLE.search(_attribute(tag, "style")) if "isplay" in tag or "white-space" in tag else None
-        if (style and (style[1] or "").lower() == "none") or _is_invisible(tag):
-            return _text(text if name in _VOID else _skip_until_end(name, chunks))
-        mark = self._end(name[1:]) if name[0] == "/" else self._start(name, tag, style)
+        if name[0] == "/":
+            mark = self._end(name[1:])
+        else:
+            styles = self._styles(name, tag)
+            if (styles and is_hidden(styles)) or _has_hidden_attribute(tag):
+                return _text(text if name in _VOID else _skip_until_end(name, chunks))
+            mark = self._start(name, tag, _lines_of(tag, styles))
         if is_whole and name not in ("a", "img") and name.lstrip("/") not in self._ends and len(tag) <= _LONGEST_KNOWN:
             if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
@@ -165,7 +213,40 @@ class _Reader:
                 self._known[chunk] = mark + text
         return mark + _text(text)
 
-    def _start(self, name: str, tag: str, style: re.Match[str] | None) -> str:
+    def _read_style(self, tag: str, text: str, chunks: Iterator[str]) -> str:
+        """Read the rules of a style element, and return the text after it."""
+        content, after = [text], ""
+        for chunk in chunks:
+            if chunk[:6].lower() == "/style":
+                after = chunk.partition(">")[2]
+                break
+            content.append(chunk)
+        if self._reads_styles and is_for_every_screen(tag):
+            self._add_rules("<".join(content))
+        return _text(after)
+
+    def _add_rules(self, css: str) -> None:
+        if len(self._css) >= _MAX_SHEETS or not _rules(css):
+            return
+        self._css.append(css)
+        css = "\n".join(self._css)
+        self._sheet = _cached_sheet(css) if len(css) <= _LONGEST_KNOWN_CSS else _Sheet(css)
+        self._rules = self._sheet.rules
+        self._known = self._sheet.known_without(self._ends) if self._ends else self._sheet.known
+        self._is_style_late = self._is_style_late or bool(_shown("".join(self._parts)))
+
+    def _styles(self, name: str, tag: str) -> Styles | None:
+        """Return the styles of an element; None if none of them can hide it."""
+        if self._rules and self._rules.concern.search(tag):
+            names = _attribute(tag, "class"), _attribute(tag, "id")
+            if (styles := self._rules.styles(name, *names, _attribute(tag, "style"))) is not None:
+                return styles
+        if not _can_hide(tag):
+            return None
+        style = _attribute(tag, "style")
+        return _NOT_DISPLAYED if style.count("isplay") == 1 and _NONE.search(style) else styles_of(style)
+
+    def _start(self, name: str, tag: str, lines: str) -> str:
         mark = _START.get(name, "")
         if name == "a":
             is_repeated = self._writes_addresses and f' rel="{REPEATED}"' in tag
@@ -173,19 +254,20 @@ class _Reader:
             mark = f"{LINK_START}{address}{LINK_TEXT}" if address else LINK_END
         elif name in ("td", "th") and "colspan" in tag:
             mark = f"{BREAK}{span}" if (span := _attribute(tag, "colspan")) in _SPANS else mark
+        elif name == "div" and "inline-block" in tag and _INLINE_BLOCK.search(_attribute(tag, "style")):
+            mark = COLUMN
         elif name == "img":
             mark = _image_text(tag)
-            return f"{BREAK}b{mark}{BREAK}b" if style else mark
-        if style is None:
+            return f"{BREAK}b{mark}{BREAK}b" if lines else mark
+        if not lines:
             if name in self._ends:
                 self._ends[name].append("")
             return mark
         if name not in self._ends:
             self._ends[name] = []
-            self._known = {**_NOTHING_KNOWN}  # The mark of an end tag now depends on its start tag.
-        start, end = ("v", "V") if style[2] else ("b", "b")
-        self._ends[name].append(BREAK + end)
-        return f"{BREAK}{start}{mark}"
+            self._known = self._sheet.known_without(self._ends)  # The mark of an end tag depends on its start tag.
+        self._ends[name].append(BREAK + lines[1])
+        return f"{BREAK}{lines[0]}{mark}"
 
     def _end(self, name: str) -> str:
         mark = _END.get(name, "")
@@ -296,10 +378,30 @@ def _skip_until_end(name: str, chunks: Iterator[str]) -> str:
     return ""
 
 
-def _is_invisible(tag: str) -> bool:
-    """Return whether an element is hidden by another style than `display`, or by its attribute."""
-    if ("pacity" in tag or "isibility" in tag or "ax-height" in tag) and _INVISIBLE.search(_attribute(tag, "style")):
-        return True
+def _lines_of(tag: str, styles: Styles | None) -> str:
+    """Return the signs of the marks that the styles of an element add to its start and end; none for most."""
+    if styles and styles.get("display") == "block":
+        return "bb"
+    if "isplay" not in tag and "white-space" not in tag:
+        return ""
+    if "block" not in tag and "white-space" not in tag:
+        return ""
+    found = _STYLE.search(_attribute(tag, "style"))
+    return "" if found is None else "vV" if found[2] else "bb"
+
+
+def _can_hide(tag: str) -> bool:
+    """Return whether a style of the tag could hide the element; no for most. Names can be capitalized."""
+    return (
+        ("isplay" in tag and _NONE.search(tag) is not None)
+        or "pacity" in tag
+        or "ax-height" in tag
+        or "isibility" in tag
+        or (("verflow" in tag or "so-hide" in tag or "ransparent" in tag) and any(size in tag for size in _NO_SIZES))
+    )
+
+
+def _has_hidden_attribute(tag: str) -> bool:
     return " hidden" in tag and _HIDDEN_ATTRIBUTE.search(_QUOTED.sub("", tag)) is not None
 
 

@@ -11,7 +11,7 @@ A_RECEIPT = """
 <tr><td width="9"><a href="https://shop.example/1?a=1&amp;b=2">Oranges</a></td><td>1.50 €</td></tr>
 <tr><td>Tea &amp; biscuits</td><td>12.00 €</td></tr></table>
 """
-NAMES = "a a b p div table tr td th ul ol li br img pre blockquote span style title template h1 q"
+NAMES = "a a b p div div table tr td th ul ol li br img pre blockquote span style title template h1 q"
 TAGS = NAMES.split()
 ATTRIBUTES = [
     "",
@@ -23,6 +23,8 @@ ATTRIBUTES = [
     ' style="display:block"',
     ' style="white-space:pre"',
     ' style="opacity:0"',
+    ' style="display:inline-block"',
+    ' class="gone"',
     ' colspan="2"',
     ' title="',
 ]
@@ -30,7 +32,22 @@ PIECES = st.one_of(
     st.builds("<{}{}>".format, st.sampled_from(TAGS), st.sampled_from(ATTRIBUTES)),
     st.sampled_from([f"</{tag}>" for tag in TAGS]),
     st.sampled_from(
-        ["one", " two ", "\n", "&amp;", "&nbsp;", "&zwnj;", "<", ">", "<!--", "-->", "<![if !mso]>", "<>", "\x01"]
+        [
+            "one",
+            " two ",
+            "\n",
+            "&amp;",
+            "&nbsp;",
+            "&zwnj;",
+            "<",
+            ">",
+            "<!--",
+            "-->",
+            "<![if !mso]>",
+            "<>",
+            "\x01",
+            "<style>.gone{display:none}</style>",
+        ]
     ),
 )
 
@@ -83,7 +100,10 @@ def test_layout_table_adds_nothing_to_its_content() -> None:
 @pytest.mark.parametrize(
     "repeated",
     ["<div>", "<table><tr><td>a", "<ul><li>a", "<blockquote>a", "<", "<a ", '<a ="', "<a ='<a =\"", "<!--", "<style>",
-     "<p style='display:none'>", "<i style='display:block'>", "<a href=x>a<p>", "<tr><td>a<td>b", "</ol><ul>", "&"],
+     "<p style='display:none'>", "<i style='display:block'>", "<a href=x>a<p>", "<tr><td>a<td>b", "</ol><ul>", "&",
+     "<div style='display:inline-block'>a", "<div style='display:inline-block'>a</div>",
+     "<style>.a{display:none}</style>", "<div style='display:inline-block'><table><tr><td><div>a",
+     "<p>b<div style='display:inline-block'><p>a</div>"],
 )  # fmt: skip
 def test_deep_or_unclosed_tags_take_linear_time(repeated: str) -> None:
     assert len(text.from_html(repeated * 20_000 + "x")) < 2_000_000
@@ -248,3 +268,151 @@ def test_button_for_outlook_is_written_once(before: str) -> None:
 )
 def test_blocks_in_cells_take_linear_time(repeated: str) -> None:
     assert len(text.from_html("<table>" + repeated * 20_000 + "x")) < 2_000_000
+
+
+def a_group(*columns: str, width: str = "33%") -> str:
+    style = f"font-size:0px;display:inline-block;vertical-align:top;width:{width};"
+    return "\n<!--[if mso]></td><td><![endif]-->\n".join(f'<div style="{style}">{column}</div>' for column in columns)
+
+
+@pytest.mark.parametrize("width", ["33%", "100%"])
+def test_columns_with_one_line_each_are_a_row(width: str) -> None:
+    rows = [
+        [a_column(a_row(f"<div>{cell}</div>")) for cell in row] for row in (("2", "Tea", "3 €"), ("1", "Milk", "1 €"))
+    ]
+    html = "".join(f"<div><table>{a_row(a_group(*row, width=width))}</table></div>" for row in rows)
+    assert text.from_html(f"<p>Thanks</p>{html}<p>Bye</p>") == "Thanks\n\n2  Tea  3 €\n\n1  Milk  1 €\n\nBye"
+
+
+def test_columns_with_several_lines_are_read_one_after_the_other() -> None:
+    order = a_column(a_row("<div>Order</div>"), a_row("<div>1001</div>"))
+    date = a_column(a_row("<div>Date</div>"), a_row("<div>5 May</div>"))
+    assert text.from_html(a_group(order, date)) == "Order\n\n1001\n\nDate\n\n5 May"
+    assert text.from_html(a_group(a_column(a_row("<div>Logo</div>")), date)) == "Logo\n\nDate\n\n5 May"
+
+
+def test_text_after_columns_begins_a_line() -> None:
+    assert text.from_html(a_group("One", "Two") + "Three") == "One  Two\nThree"
+    assert (
+        text.from_html(a_group("<table><tr><td>One", "<table><tr><td>Two</table>") + "<p>Three") == "One  Two\n\nThree"
+    )
+
+
+def test_nested_tables_with_one_line_each_are_a_row() -> None:
+    cells = [f"<table>{a_row(f'<div>{words}</div>')}</table>" for words in ("Subtotal", "5 €")]
+    assert text.from_html(f"<table>{a_row(*cells)}</table>") == "Subtotal  5 €"
+
+
+@pytest.mark.parametrize("tag", ["p", "span", "div"])
+def test_long_texts_in_a_row_are_paragraphs(tag: str) -> None:
+    long = "These are more words than two columns of a plain text can show beside each other."
+    rows = a_row("Item", "Price") + a_row(*[f"<{tag}>{long}</{tag}>"] * 2)
+    assert text.from_html(f"<p>Hi</p><table>{rows}</table>End") == f"Hi\n\nItem  Price\n\n{long}\n\n{long}\n\nEnd"
+    assert text.from_html(f"<table><tr><td>{long}<td>{long}</table>End") == f"{long}\n\n{long}\n\nEnd"
+
+
+def test_blocks_after_lists_and_tables_follow_a_blank_line() -> None:
+    assert text.from_html("<ul><li>a</ul><ol><li>b</ol>End") == "  * a\n\n 1. b\n\nEnd"
+    due = f"<table>{a_row('Amount due: 5 €')}{a_row('Due by: 5 May')}</table>"
+    button = '<table><tr><td><a href="https://x.example/">Pay</a></td></tr></table>'
+    assert text.from_html(due + button) == "Amount due: 5 €\nDue by: 5 May\n\nPay (https://x.example/)"
+
+
+# Elements that a style element hides.
+
+
+def a_page(css: str, body: str, media: str = "") -> str:
+    return f"<html><head><style type='text/css'{media}>{css}</style></head><body>{body}<p>Hello</p></body></html>"
+
+
+@pytest.mark.parametrize(
+    ("css", "element"),
+    [
+        (".preheader { display: none !important; visibility: hidden }", '<span class="preheader">Preview</span>'),
+        ("/* } */ @import url(a;b); td, .a, SPAN.preheader{DISPLAY:NONE}", '<span class="f preheader">Preview</span>'),
+        ("#preview{max-height:0;overflow:hidden}", "<div id=preview>Preview <div>words</div></div>"),
+        ("@media screen { .preheader{visibility:hidden} }", '<div class="preheader">Preview</div>'),
+        ("body .x{opacity:0.0}", '<div class="x">Preview</div>'),
+        (".x{font-size:0;mso-hide:all}", '<div class="x">Preview</div>'),
+        (".x{height:0;overflow:hidden}", '<div class="x">Preview</div>'),
+        (
+            ".mobile{display:none} @media (max-width:600px){.mobile{display:block!important}}",
+            '<p class="mobile">Copy</p>',
+        ),
+        ("<!-- .x.y{display:none} -->", '<p class="y x">Copy</p>'),
+        ("div[class=x]{display:none}", '<div class="x">Copy</div>'),
+        (".x{display:none!important}", '<p class="x" style="display:block">Copy</p>'),
+        (".link{display:none}", '<a href="https://x.example/" class="link">Copy</a>'),
+        (".x{display:block} #y{display:none} .x{display:block}", '<p class="x" id="y">Copy</p>'),
+    ],
+)
+def test_elements_hidden_by_a_style_element_are_omitted(css: str, element: str) -> None:
+    assert text.from_html(a_page(css, element)) == "Hello"
+    late = f"<body>{element}<p>Hello</p><STYLE>{css}</STYLE></body>"
+    assert text.from_html(late) == "Hello"
+    assert [*text.links(a_page(css, element))] == []
+
+
+@pytest.mark.parametrize(
+    ("css", "media"),
+    [
+        ("@media (max-width:600px) { .x { display:none } }", ""),
+        ("@media only screen and (min-width:1px){.y{a:b} .x{display:none}}", ""),
+        ("@supports (display:grid){.x{display:none}}", ""),
+        (".x{display:none} .x{display:inline}", ""),
+        (".x{display:none}", " media='screen and (max-width:480px)'"),
+        (".wrapper .x{display:none}", ""),
+        (".x:hover{display:none}", ""),
+        ("p.x{display:none}", ""),
+        (".x.z{display:none}", ""),
+        (".xy{display:none}", ""),
+        ("/* .x{display:none} */ .x{color:red}", ""),
+        (".x{mso-hide:all}", ""),
+        (".x{font-size:0}", ""),
+        (".x{width:0.01%;overflow:hidden}", ""),
+    ],
+)
+def test_rules_that_do_not_hide_an_element_change_nothing(css: str, media: str) -> None:
+    assert text.from_html(a_page(css, '<div class="x y">Words</div>', media)) == "Words\n\nHello"
+
+
+def test_style_elements_for_outlook_and_inline_styles_decide() -> None:
+    page = "<!--[if mso]><style>.x{display:none}</style><![endif]--><p class=x>Words</p>"
+    assert text.from_html(page) == "Words"
+    assert (
+        text.from_html(a_page(".x{display:none}", '<p class="x" style="display:block">Words</p>')) == "Words\n\nHello"
+    )
+
+
+def test_rules_of_one_email_do_not_change_another() -> None:
+    body = '<div class="x">Words</div>'
+    for _ in range(2):
+        assert text.from_html(a_page(".x{display:none}", body)) == "Hello"
+        assert text.from_html(a_page(".x{color:red}", body)) == "Words\n\nHello"
+
+
+def test_line_that_a_class_begins() -> None:
+    page = a_page(".b{display:block}", "<span class=b>One</span><span class=b>Two</span>")
+    assert text.from_html(page) == "One\nTwo\n\nHello"
+
+
+@pytest.mark.parametrize(
+    "css",
+    [
+        "{",
+        "}",
+        "/*",
+        "/**/",
+        ".a{display:none}",
+        "@media screen{",
+        ".a,",
+        ".a{x:y;",
+        "<!--",
+        ".a.b#c{display:none}",
+        "\\",
+    ],
+)
+def test_large_style_elements_take_linear_time(css: str) -> None:
+    body = "".join(f'<p class="a n{number}" id="c">b</p>' for number in range(5_000))
+    text.from_html(a_page(css * 20_000, body))
+    text.from_html("".join(f"<style>.n{number}{{display:none}}{css}</style>a" for number in range(5_000)) + body)
