@@ -123,3 +123,21 @@ async def test_remote_domain_check_is_negative_until_verified(far: Commands) -> 
     listed = await far.ok("domain", "list")
     assert "○ pending" in listed.out
     assert (await far.run("domain", "rotate", "acme.example")).code == 1
+
+
+async def test_remote_contacts_are_listed_exported_and_erased(far: Commands, api: Api) -> None:
+    for name in ("ada", "bob/sales"):
+        await api.client.put(f"/v1/contacts/{name}@example.com", json={"attributes": {"city": "Lisbon"}})
+    await api.client.post("/v1/events", json={"event": "order.placed", "email": "ada@example.com"})
+    assert [each["email"] for each in (await far.ok("contact", "list", "--limit", "1", "--json")).json] == [
+        "bob/sales@example.com"
+    ]
+    assert "Lisbon" in (await far.ok("contact", "data", "bob/sales@example.com")).out
+    await far.ok("suppression", "create", "ada@example.com")
+    assert (await far.ok("contact", "activate", "ada@example.com")).out == "ada@example.com is active again.\n"
+    assert "order.placed" in (await far.ok("event", "list", "--email", "ada@example.com")).out
+    unasked = await far.run("contact", "erase", "ada@example.com")
+    assert (unasked.code, "--yes" in unasked.err) == (2, True)
+    erased = await far.ok("contact", "erase", "ada@example.com", "--yes")
+    assert erased.out.startswith("Contact erased. Messages whose content was erased: 0.")
+    assert (await far.run("contact", "show", "bob/sales@example.com")).code == 2

@@ -12,8 +12,10 @@ if TYPE_CHECKING:
 
 # The module of each command. A module is imported when its command runs, or when a server starts.
 MODULES: Final = {
+    "contact": "contacts",
     "dead-letter": "dead_letters",
     "domain": "domains",
+    "event": "contact_events",
     "form": "forms",
     "list": "lists",
     "segment": "segments",

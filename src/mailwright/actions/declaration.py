@@ -104,6 +104,13 @@ Line = str | tuple[Any, ...] | Aside | Badge | Table
 Shown = str | Table | Details | Callable[[Any, Mapping[str, Any]], Iterable[Line]]
 
 
+class OtherStatus(NamedTuple):
+    """Another HTTP status, for some results of an action."""
+
+    status: HTTPStatus
+    applies: Callable[[Any], bool]
+
+
 class AgentTool(NamedTuple):
     """An action that AI agents can call, under this name. The description is written for them."""
 
@@ -120,7 +127,7 @@ class DeclaredAction:
     scope: Scope
     role: Role
     status: HTTPStatus
-    repeated: HTTPStatus | None  # the status if the result says that nothing new was made (`is_new`)
+    other_status: OtherStatus | None
     audit: str | None  # the verb in the audit log, if the action changes something
     command: str | None  # the words after the noun; None: no command
     help: str  # of the command, if it says more than the description
@@ -147,7 +154,8 @@ class DeclaredAction:
         return self.input is not None and self.method not in ("GET", "DELETE")
 
     def status_of(self, result: Any) -> HTTPStatus:
-        return self.status if self.repeated is None or result.is_new else self.repeated
+        is_other = self.other_status is not None and self.other_status.applies(result)
+        return self.other_status.status if self.other_status is not None and is_other else self.status
 
     @property
     def finds_by_id(self) -> bool:
@@ -205,7 +213,7 @@ class Noun:
         scope: Scope,
         audit: str | None,
         role: Role | None = None,
-        repeated: HTTPStatus | None = None,
+        other_status: OtherStatus | None = None,
         command: str | None = None,
         help: str = "",  # noqa: A002 - the name that Typer uses
         question: str | None = None,
@@ -234,7 +242,7 @@ class Noun:
                 scope=scope,
                 role=role or self.role,
                 status=HTTPStatus.NO_CONTENT if hints["return"] is NoneType else status,
-                repeated=repeated,
+                other_status=other_status,
                 audit=audit,
                 command=command,
                 help=help,

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from mailwright.actions.contacts import ContactResponse, contact_response
 from mailwright.actions.context import Context
 from mailwright.actions.declaration import MANAGE, AgentTool, Argument, Noun, Option, Table, time_of
 from mailwright.audience import contacts, lists
@@ -14,7 +15,6 @@ from mailwright.audience.search import count_subscribers
 from mailwright.audience.status import ContactStatusService
 from mailwright.domain.tracking import TrackingMode
 from mailwright.schemas.base import ResponseModel, Time
-from mailwright.schemas.contacts import ContactResponse, contact_response
 from mailwright.sources.api.fields import Address, Description, ListKey, RequestModel, RequiredName
 
 noun = Noun(

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from mailwright.actions.contacts import ContactListResponse, ContactSummaryResponse
 from mailwright.actions.context import Context
 from mailwright.actions.declaration import MANAGE, READ, AgentTool, Argument, Aside, Line, Noun, Option, Table
 from mailwright.app.segment_removal import delete_segment
@@ -13,7 +14,6 @@ from mailwright.audience.attribute_names import case_mistake_sentence, find_case
 from mailwright.audience.contacts import Contact
 from mailwright.audience.segments import Segment
 from mailwright.schemas.base import ResponseModel, Time, extend
-from mailwright.schemas.contacts import ContactListResponse, ContactSummaryResponse
 from mailwright.schemas.filter_text import describe
 from mailwright.sources.api.fields import RequestModel, SegmentName
 from mailwright.sources.sequences.segment_edits import edit_segment, preview_edit

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from mailwright.actions.context import Context
-from mailwright.actions.declaration import MANAGE, Argument, Noun, Option, Table, time_of
+from mailwright.actions.declaration import MANAGE, Argument, Noun, Option, OtherStatus, Table, time_of
 from mailwright.audience import suppressions
 from mailwright.audience.suppressions import ALL_MESSAGES
 from mailwright.schemas.base import ResponseModel, extend
@@ -58,7 +58,13 @@ def _added(entry: SuppressionAddedResponse, _given: Mapping[str, Any]) -> Iterat
     yield f"{entry.email} is suppressed." if entry.is_new else f"{entry.email} was already suppressed: {entry.reason}."
 
 
-@noun.post(scope=MANAGE, audit="suppression.add", repeated=HTTPStatus.OK, command="create", shown=_added)
+@noun.post(
+    scope=MANAGE,
+    audit="suppression.add",
+    other_status=OtherStatus(HTTPStatus.OK, lambda entry: not entry.is_new),
+    command="create",
+    shown=_added,
+)
 async def add(at: Context, wanted: SuppressionRequest) -> SuppressionAddedResponse:
     """Suppress an address. Nothing more is sent to it, and queued messages to it are stopped.
 

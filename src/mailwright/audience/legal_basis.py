@@ -60,3 +60,10 @@ def check_source(text: str) -> str:
             max_length=MAX_SOURCE_LENGTH,
         )
     return line
+
+
+def legal_basis_record(name: str | None, source: str | None, actor: str) -> LegalBasisRecord | None:
+    """Return the legal basis to record, where `none` removes the stored one. If `name` is None, change nothing."""
+    if name is None:
+        return None
+    return LegalBasisRecord(parse_legal_basis(name), check_source(source or actor), actor)

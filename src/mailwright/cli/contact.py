@@ -1,40 +1,41 @@
-"""`mailwright contact`: contacts, their status, history and data."""
+"""`mailwright contact`: commands that read files, take a number of days, or show subjects as recipients see them.
+
+The others are derived from the actions.
+"""
 
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from mailwright.audience import contacts, erasure, personal_data
+from mailwright.actions.contacts import (
+    ContactHistoryEntryResponse,
+    contact_response,
+    erasure_lines,
+    erasure_response,
+    noun,
+)
+from mailwright.audience import contacts, personal_data
 from mailwright.audience.contact_fields import as_text
 from mailwright.audience.contacts import Contact, ContactDetails
-from mailwright.audience.erasure_record import ErasureRecord
-from mailwright.audience.erasure_state import Erasure
-from mailwright.audience.legal_basis import NO_BASIS, LegalBasis
+from mailwright.audience.legal_basis import NO_BASIS, LegalBasis, legal_basis_record
 from mailwright.audience.personal_data import ContactHistoryEntry
 from mailwright.audience.snooze import MAX_DAYS
 from mailwright.audience.snooze import snooze as set_pause
-from mailwright.audience.status import ContactStatus, ContactStatusService
 from mailwright.audience.suppressions import scope_text
 from mailwright.audience.tracking_consent import make_consent
 from mailwright.cli import contact_files, contact_switch
+from mailwright.cli.derived import make_group, print_lines
 from mailwright.cli.message import rendered_subjects, with_rendered_subjects
 from mailwright.cli.opening import Installation, find_tenant, run
-from mailwright.cli.options import Json, Limit, Tenant, group
-from mailwright.cli.output import clock_time, out, print_json, print_rows, status_text, two_lines, zone_time
+from mailwright.cli.options import Json, Tenant
+from mailwright.cli.output import clock_time, out, print_json, print_rows, status_text, two_lines
 from mailwright.domain.clock import DAY
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
-from mailwright.schemas.contacts import (
-    ContactHistoryEntryResponse,
-    ContactSummaryResponse,
-    contact_response,
-    erasure_response,
-    legal_basis_record,
-)
 
-app = group("Contacts: import, export, status, history, erasure.")
+app = make_group(noun)
 
 Email = Annotated[str, typer.Argument(metavar="ADDRESS", help="The email address.", show_default=False)]
 
@@ -58,7 +59,7 @@ def show(email: Email, tenant: Tenant = tenants.DEFAULT, as_json: Json = False) 
         return
     out.print(_header(found.contact))
     if found.erasure is not None:
-        _print_pending(found.erasure)
+        print_lines(erasure_lines(erasure_response(found.erasure), {}), None)
     print_rows(
         ("Attribute!", "Value"),
         ((name, as_text(value)) for name, value in sorted(found.contact.attributes.items())),
@@ -87,42 +88,6 @@ def show(email: Email, tenant: Tenant = tenants.DEFAULT, as_json: Json = False) 
         ),
         nothing="No messages to this address yet.",
     )
-
-
-@app.command("list")
-def list_command(
-    *,
-    status: Annotated[
-        ContactStatus | None, typer.Option(help="Only contacts with this status.", show_default=False)
-    ] = None,
-    tenant: Tenant = tenants.DEFAULT,
-    limit: Limit = 100,
-    as_json: Json = False,
-) -> None:
-    """List a tenant's contacts."""
-
-    async def work(at: Installation) -> list[Contact]:
-        owner = await find_tenant(at, tenant)
-        return await contacts.list_page(at.database, owner.id, limit=limit, status=status)
-
-    found = run(work)
-    if as_json:
-        print_json([ContactSummaryResponse.model_validate(person).to_dict() for person in found])
-        return
-    rows = ((person.email, person.name, person.status, clock_time(person.status_updated_at)) for person in found)
-    print_rows(("Address", "Name", "Status!", "Since ({zone})!"), rows, nothing="No contacts.")
-
-
-@app.command()
-def activate(email: Email, tenant: Tenant = tenants.DEFAULT) -> None:
-    """Reactivate a contact who bounced, complained or unsubscribed from everything. Lists stay unsubscribed."""
-
-    async def work(at: Installation) -> None:
-        owner = await find_tenant(at, tenant)
-        await ContactStatusService(at.database, at.clock).activate(owner.id, email, source="cli")
-
-    run(work)
-    out.print(f"{email} is active again.", markup=False)
 
 
 @app.command()
@@ -227,65 +192,6 @@ async def _with_rendered_subjects(
     stored = {each.outbox_id: each.detail for each in found if each.outbox_id is not None}
     rendered = await rendered_subjects(at, tenant_id, stored)
     return [replace(each, detail=rendered.get(each.outbox_id or "", each.detail)) for each in found]
-
-
-@app.command()
-def data(email: Email, tenant: Tenant = tenants.DEFAULT, as_json: Json = True) -> None:
-    """Print everything stored about a contact as JSON, for a data access request."""
-
-    async def work(at: Installation) -> dict[str, Any]:
-        owner = await find_tenant(at, tenant)
-        return await personal_data.export_personal_data(at.database, owner.id, email)
-
-    print_json(run(work))
-
-
-@app.command()
-def erase(
-    email: Email,
-    *,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
-    tenant: Tenant = tenants.DEFAULT,
-    as_json: Json = False,
-) -> None:
-    """Erase a contact's personal data, including sent messages. The address stays suppressed for bulk email.
-
-    Nothing is sent to the contact from now on. While a message to them has no result, a worker deletes the data later.
-    """
-    if not yes:
-        typer.confirm(f"Erase {email}? This cannot be undone.", abort=True)
-
-    async def work(at: Installation) -> Erasure:
-        owner = await find_tenant(at, tenant)
-        return await erasure.erase(
-            at.database,
-            at.clock,
-            owner.id,
-            email,
-            actor=CONSOLE,
-            imports_folder=at.settings.imports,
-            record=ErasureRecord(at.settings.state, at.database.url),
-        )
-
-    result = run(work)
-    if as_json:
-        print_json(erasure_response(result).to_dict())
-    elif result.is_finished:
-        out.print(
-            f"Contact erased. Messages whose content was erased: {result.messages}. A suppression for bulk email "
-            "remains."
-        )
-    else:
-        _print_pending(result)
-
-
-def _print_pending(pending: Erasure) -> None:
-    expected = "" if pending.expected_at is None else f", at the latest {zone_time(pending.expected_at)}"
-    message = "A message" if pending.waits_for is None else f"The message {pending.waits_for}"
-    out.print(
-        f"Erasing: nothing is sent to this contact any more. {message} has no result yet. A worker deletes the data "
-        f"when it has one{expected}."
-    )
 
 
 app.command("import")(contact_files.import_command)

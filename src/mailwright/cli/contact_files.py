@@ -18,7 +18,7 @@ from mailwright.audience.importing.plan import ImportOptions, ImportPreview
 from mailwright.audience.importing.rows import ContactRow, RefusedRow
 from mailwright.audience.importing.spreadsheets import as_csv
 from mailwright.audience.importing.value_formats import LABELS, ColumnFormat
-from mailwright.audience.legal_basis import LegalBasis
+from mailwright.audience.legal_basis import LegalBasis, legal_basis_record
 from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, Tenant
 from mailwright.cli.output import aside, out, print_json, print_rows
@@ -26,7 +26,6 @@ from mailwright.domain.errors import InvalidInput
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
 from mailwright.schemas.base import extend
-from mailwright.schemas.contacts import legal_basis_record
 from mailwright.schemas.imports import ImportReportResponse, import_preview_response, import_response
 
 INTERRUPTED = 130  # The exit code that shells use after Ctrl-C.

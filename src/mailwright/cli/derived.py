@@ -84,7 +84,7 @@ def make_command(action: DeclaredAction) -> Callable[..., None]:
             **_values(action, given),
         }
         result = _read_pages(action, partial(call, action, path=path, tenant=tenant), values)
-        if as_json:
+        if as_json or isinstance(result, dict):
             print_json(_rows(action, result))
         else:
             _print(action, result, {"tenant": tenant, **path, **given})

@@ -1,75 +1,23 @@
-"""`mailwright event`: what contacts did in the tenant's own systems."""
+"""`mailwright event send`, which can create a new database. The other commands are derived from the actions."""
 
 from typing import Annotated
 
-import orjson
 import typer
 
 from mailwright.access.api_keys import Caller
-from mailwright.audience.contact_events import ContactEvent, ContactEvents, list_latest
-from mailwright.audience.contact_fields import normalize_email
-from mailwright.audience.event_schema import EventSchema, EventSchemaCounter, load_schema
+from mailwright.actions.contact_events import events_content, noun
+from mailwright.audience.contact_events import ContactEvents
+from mailwright.cli.derived import make_group
 from mailwright.cli.json_input import parse_json
 from mailwright.cli.opening import Installation, find_tenant, run
-from mailwright.cli.options import Json, Limit, Tenant, group
-from mailwright.cli.output import clock_time, out, print_json, print_rows
+from mailwright.cli.options import Json, Tenant
+from mailwright.cli.output import out, print_json
 from mailwright.domain.ids import uuid7
 from mailwright.outbox import tenants
-from mailwright.schemas.contact_events import contact_event_response, event_schema_response, events_content
 from mailwright.sources.api.contact_events import ApiEvents, EventResult
 from mailwright.sources.api.messages import RequestContext
 
-app = group("Contact events: what contacts did in your own systems.")
-
-
-@app.command("list")
-def list_command(
-    event: Annotated[str | None, typer.Option(help="Only events with this name.", show_default=False)] = None,
-    email: Annotated[str | None, typer.Option(help="Only events of this address.", show_default=False)] = None,
-    limit: Limit = 20,
-    tenant: Tenant = tenants.DEFAULT,
-    as_json: Json = False,
-) -> None:
-    """List a tenant's contact events, latest first."""
-
-    async def work(at: Installation) -> list[ContactEvent]:
-        owner = await find_tenant(at, tenant)
-        address = None if email is None else normalize_email(email)
-        return await list_latest(at.database, owner.id, limit=limit, email=address, name=event)
-
-    found = run(work)
-    if as_json:
-        print_json([contact_event_response(each).to_dict() for each in found])
-        return
-    rows = (
-        (clock_time(each.occurred_at), each.name, each.email, orjson.dumps(each.properties).decode()) for each in found
-    )
-    print_rows(("Time ({zone})!", "Event", "Address", "Properties"), rows, nothing="No events.")
-
-
-@app.command()
-def schema(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> None:
-    """Show the names of events with the properties and types that were seen."""
-
-    async def work(at: Installation) -> list[EventSchema]:
-        owner = await find_tenant(at, tenant)
-        await EventSchemaCounter(at.database).count_all()
-        return await load_schema(at.database, owner.id)
-
-    found = run(work)
-    if as_json:
-        print_json(event_schema_response(found).to_dict()["events"])
-        return
-    rows = (
-        (
-            each.name,
-            f"{each.events:,}",
-            clock_time(each.last_at),
-            ", ".join(f"{one.name} ({' or '.join(one.types)})" for one in each.properties),
-        )
-        for each in found
-    )
-    print_rows(("Event", "Count#", "Last ({zone})!", "Properties"), rows, nothing="No events.")
+app = make_group(noun)
 
 
 @app.command()

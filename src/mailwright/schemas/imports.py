@@ -7,9 +7,8 @@ from pydantic import Field
 from mailwright.audience.importing.imports import Import
 from mailwright.audience.importing.plan import ImportOptions, ImportPreview
 from mailwright.audience.importing.rows import ContactRow, RefusedRow
-from mailwright.audience.legal_basis import MAX_SOURCE_LENGTH, LegalBasis
+from mailwright.audience.legal_basis import MAX_SOURCE_LENGTH, LegalBasis, legal_basis_record
 from mailwright.schemas.base import ResponseModel, Time
-from mailwright.schemas.contacts import legal_basis_record
 from mailwright.sources.api.fields import RequestModel
 from mailwright.sources.api.validation import FieldError, RequestInvalid
 

@@ -98,8 +98,8 @@ API = (
     health,
 )
 ROUTERS = (
-    *DERIVED_ROUTERS,
     *(routes.router for routes in API),
+    *DERIVED_ROUTERS,
     *DROP_IN_ROUTERS,
     mcp.router,
     manual.router,

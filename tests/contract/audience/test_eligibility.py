@@ -13,7 +13,7 @@ from mailwright.audience.eligibility import Exclusion
 from mailwright.audience.exclusions import NamedAudience, count_excluded, list_excluded
 from mailwright.audience.importing.imports import Imports
 from mailwright.audience.importing.plan import ImportOptions
-from mailwright.audience.legal_basis import LegalBasis, LegalBasisRecord
+from mailwright.audience.legal_basis import LegalBasis, LegalBasisRecord, legal_basis_record
 from mailwright.audience.list_removal import ListInUse, ListRemoval
 from mailwright.audience.lists import GENERAL
 from mailwright.audience.segments import audience, audience_query
@@ -21,7 +21,6 @@ from mailwright.audience.status import ContactStatusService
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.outbox.audit_log import list_entries
-from mailwright.schemas.contacts import legal_basis_record
 from mailwright.schemas.exclusions import exclusion_text
 from mailwright.sources.campaigns.checks import require_existing
 from mailwright.storage.database import Database

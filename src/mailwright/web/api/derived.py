@@ -23,7 +23,7 @@ def make_router(noun: Noun) -> APIRouter:
     router = Routes(tags=[noun.tag or noun.path.removeprefix("/v1/").replace("-", " ")])
     for action in noun.actions:
         body = describe_body(action.input) if action.input is not None and action.has_body else {}
-        statuses = [action.status] if action.repeated is None else [action.status, action.repeated]
+        statuses = [action.status] if action.other_status is None else [action.status, action.other_status.status]
         router.declare(
             action.method,
             action.path,

@@ -18,7 +18,7 @@ from mailwright.audience.contact_events import list_latest
 from mailwright.audience.contacts import ContactChange
 from mailwright.audience.erasure_state import find_erasure
 from mailwright.audience.export import ExportSelection
-from mailwright.audience.legal_basis import NO_BASIS
+from mailwright.audience.legal_basis import NO_BASIS, legal_basis_record
 from mailwright.audience.lists import GENERAL
 from mailwright.audience.search import (
     SCAN_LIMIT,
@@ -37,7 +37,6 @@ from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.domain.states import EventType
 from mailwright.domain.translation import gettext, lower_first
 from mailwright.pipeline.rerender import render_subjects
-from mailwright.schemas.contacts import legal_basis_record
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.schemas.sequence_text import run_text, step_text
 from mailwright.schemas.time_text import count_text

@@ -19,10 +19,9 @@ from mailwright.audience.importing.file_format import DELIMITER_NAMES
 from mailwright.audience.importing.plan import ImportOptions, ImportPreview
 from mailwright.audience.importing.report import RefusedLine
 from mailwright.audience.importing.value_formats import LABELS
-from mailwright.audience.legal_basis import LegalBasisRecord
+from mailwright.audience.legal_basis import LegalBasisRecord, legal_basis_record
 from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.domain.translation import gettext, lazy_gettext, lazy_pgettext
-from mailwright.schemas.contacts import legal_basis_record
 from mailwright.web.api.imports import read_beginning
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.labels import legal_basis_options

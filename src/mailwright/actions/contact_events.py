@@ -1,18 +1,23 @@
-"""Models of contact events."""
+"""Contact events: what contacts did in your own systems."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
+import orjson
 from pydantic import Field
 
-from mailwright.audience.contact_events import ContactEvent
-from mailwright.audience.event_schema import EventSchema
+from mailwright.actions.context import Context
+from mailwright.actions.declaration import Noun, Table, time_of
+from mailwright.audience.contact_events import list_latest
+from mailwright.audience.event_schema import EventSchemaCounter, load_schema
 from mailwright.domain import address
-from mailwright.schemas.base import ResponseModel, Time
+from mailwright.schemas.base import ResponseModel, Time, combine
 from mailwright.schemas.messages import ItemErrorResponse
 from mailwright.schemas.paging import Page
 from mailwright.sources.api.contact_events import EventName, EventResult
 from mailwright.sources.api.fields import Address
+
+noun = Noun("event", "Contact events: what contacts did in your own systems.", "/v1/events")
 
 
 class EventPage(Page):
@@ -91,28 +96,55 @@ def events_content(results: Sequence[EventResult]) -> dict[str, Any]:
     return {**{status: statuses.count(status) for status in ("accepted", "duplicate", "refused")}, "results": rows}
 
 
-def contact_event_response(event: ContactEvent) -> ContactEventResponse:
-    return ContactEventResponse(
-        event_id=event.event_id,
-        event=event.name,
-        email=event.email,
-        properties=dict(event.properties),
-        occurred_at=event.occurred_at,
-        received_at=event.received_at,
-        is_late=event.is_late,
+@noun.get(
+    command="list",
+    command_defaults={"limit": 20},
+    shown=Table(
+        "events",
+        {
+            "Time ({zone})!": time_of("occurred_at"),
+            "Event": "event",
+            "Address": "email",
+            "Properties": lambda each: orjson.dumps(each.properties).decode(),
+        },
+        nothing="No events.",
+    ),
+)
+async def list_events(at: Context, page: EventPage) -> ContactEventListResponse:
+    """List events, latest first."""
+    found = await list_latest(
+        at.database,
+        at.tenant_id,
+        limit=page.limit,
+        before=page.before("event"),
+        email=page.address,
+        name=page.event,
+    )
+    return ContactEventListResponse(
+        events=[combine(ContactEventResponse, each, event=each.name) for each in found],
+        next_cursor=page.next_cursor("event", [each.id for each in found]),
     )
 
 
-def event_schema_response(schema: Sequence[EventSchema]) -> EventSchemaResponse:
+@noun.get(
+    "/schema",
+    command="schema",
+    shown=Table(
+        "events",
+        {
+            "Event": "event",
+            "Count#": lambda each: f"{each.count:,}",
+            "Last ({zone})!": time_of("last_at"),
+            "Properties": lambda each: ", ".join(f"{one.name} ({' or '.join(one.types)})" for one in each.properties),
+        },
+        nothing="No events.",
+    ),
+)
+async def schema(at: Context) -> EventSchemaResponse:
+    """Show the names of events with their properties, types, counts and times."""
+    if at.engine is None:  # A server counts new events in the background.
+        await EventSchemaCounter(at.database).count_all()
+    found = await load_schema(at.database, at.tenant_id)
     return EventSchemaResponse(
-        events=[
-            EventNameResponse(
-                event=each.name,
-                count=each.events,
-                first_at=each.first_at,
-                last_at=each.last_at,
-                properties=[EventPropertyResponse(name=one.name, types=dict(one.types)) for one in each.properties],
-            )
-            for each in schema
-        ]
+        events=[combine(EventNameResponse, each, event=each.name, count=each.events) for each in found]
     )
