@@ -30,8 +30,8 @@ FORMATS: Final = (
 )
 # Where a name outside of its folder is right.
 ALLOWED: Final = {
+    "actions/keys.py": "keys for the SES API",
     "cli/campaign.py": "the command that sends a campaign again",
-    "cli/key.py": "keys for the SES API",
     "cli/provider.py": "an example of a name",
     "cli/setup.py": "the option --region",
     "domain/campaign.py": "a campaign that is sent again",

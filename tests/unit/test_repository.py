@@ -292,7 +292,7 @@ class Walk:
         """Run one command. A file keeps the variables of the shell between commands."""
         kept = self._folder / ".variables"
         kept.touch()
-        keep = f"declare -p KEY ID LATER > {kept.name} 2>/dev/null"
+        keep = f"declare -p KEY PLATFORM_KEY ID LATER > {kept.name} 2>/dev/null"
         done = subprocess.run(
             ["bash", "-c", f". ./{kept.name}\n{self._with_ports(command)}\ncode=$?\n{keep}\nexit $code"],
             cwd=self._folder,

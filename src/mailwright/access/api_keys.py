@@ -1,14 +1,18 @@
-"""API keys: each belongs to one tenant and has scopes. A key is shown once and stored as a digest."""
+"""API keys with scopes. A key belongs to one tenant or, as a platform key, to the installation.
+
+A key is shown once and stored as a digest.
+"""
 
 import asyncio
 import hashlib
 import re
 import secrets
 from dataclasses import dataclass, field
+from typing import Any, Final
 
 from sqlalchemy import insert, or_, select, update
 
-from mailwright.access.roles import ALL_SCOPES, Forbidden, Scope
+from mailwright.access.roles import ALL_SCOPES, PLATFORM_SCOPES, Forbidden, Scope, check_scopes
 from mailwright.domain.allowed_senders import AllowedSenders
 from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow, Unauthorized
@@ -19,6 +23,8 @@ from mailwright.storage.tables import api_keys, tenants, users
 PREFIX = "mw_"
 _ID_PREFIX = "MWAK"
 _RANDOM_BYTES = 32
+# The tenant of a caller who manages the installation. No tenant has this id, so that no query finds data of one.
+NO_TENANT: Final = 0
 
 # Cache key lookups for this time, because a lookup per request would cost more than the rest of the request. A revoked
 # key stops working at once in the process that revokes it, and after this time in the other processes.
@@ -30,9 +36,24 @@ _KEY = re.compile(rf"{PREFIX}[\w-]{{43}}", re.ASCII)
 _BEARER = re.compile(r"bearer +(\S{1,200})", re.IGNORECASE)
 
 
+class PlatformKeyRequired(Forbidden):
+    """Only platform keys can do this."""
+
+    code = "PLATFORM_KEY_REQUIRED"
+
+
+class TenantKeyRequired(Forbidden):
+    """A platform key belongs to no tenant. Use a key of the tenant."""
+
+    code = "TENANT_KEY_REQUIRED"
+
+
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls the API. Every query of a request is limited to this tenant."""
+    """Who calls the API. Every query of a request is limited to this tenant.
+
+    A caller who manages the installation has `NO_TENANT`, and platform scopes only.
+    """
 
     tenant_id: int
     tenant: str
@@ -50,8 +71,27 @@ class Caller:
         return any(own.allows(scope) for own in self.scopes)
 
     def require(self, scope: Scope) -> None:
-        if not self.allows(scope):
-            raise Forbidden("This API key lacks the `{scope}` scope.", scope=scope)
+        if self.allows(scope):
+            return
+        if scope.is_platform:
+            raise PlatformKeyRequired(
+                "This API key lacks the `{scope}` scope. Only platform keys can have it.", scope=scope
+            )
+        if self.tenant_id == NO_TENANT:
+            raise TenantKeyRequired(
+                "This API key lacks the `{scope}` scope: a platform key belongs to no tenant. Use a key of the tenant.",
+                scope=scope,
+            )
+        raise Forbidden("This API key lacks the `{scope}` scope.", scope=scope)
+
+    def require_tenant(self) -> None:
+        if self.tenant_id == NO_TENANT:
+            raise TenantKeyRequired
+
+
+def platform_caller(actor: str) -> Caller:
+    """Return the caller for a person who may manage the whole installation."""
+    return Caller(NO_TENANT, "", PLATFORM_SCOPES, actor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +99,7 @@ class ApiKey:
     """An API key without its secret, safe to show. `hint` is the last four characters of the key."""
 
     id: int
-    tenant: str
+    tenant: str | None  # None: a platform key
     name: str
     hint: str
     scopes: frozenset[Scope]
@@ -75,6 +115,7 @@ class KeyPair:
 
     access_key_id: str
     key: str = field(repr=False)
+    id: int = 0
 
 
 class ApiKeys:
@@ -86,42 +127,44 @@ class ApiKeys:
 
     async def create(
         self,
-        tenant_id: int,
+        tenant_id: int | None,
         name: str = "",
         scopes: frozenset[Scope] = ALL_SCOPES,
         senders: AllowedSenders | None = None,
         *,
         owner: str | None = None,
+        actor: str | None = None,
     ) -> str:
-        """Return the new key. It cannot be read again later."""
-        return (await self._create(tenant_id, name, scopes, senders, owner=owner)).key
+        """Return the new key. It cannot be read again later. Without a tenant, it is a platform key.
 
-    async def create_pair(
+        If `actor` is given, record the action in the audit log.
+        """
+        return (await self.issue(tenant_id, name, scopes, senders, owner=owner, actor=actor)).key
+
+    async def issue(
         self,
-        tenant_id: int,
+        tenant_id: int | None,
         name: str = "",
         scopes: frozenset[Scope] = ALL_SCOPES,
         senders: AllowedSenders | None = None,
         *,
+        signs: bool = False,
         owner: str | None = None,
+        actor: str | None = None,
     ) -> KeyPair:
-        """Return a new key that also signs requests. It is stored encrypted too, because signatures need it."""
-        access_key_id = _ID_PREFIX + secrets.token_hex(8).upper()
-        return await self._create(tenant_id, name, scopes, senders, access_key_id, owner=owner)
+        """Create a key as `create` does. With `signs`, it also signs requests to the API of SES.
 
-    async def _create(
-        self,
-        tenant_id: int,
-        name: str,
-        scopes: frozenset[Scope],
-        senders: AllowedSenders | None,
-        access_key_id: str | None = None,
-        *,
-        owner: str | None,
-    ) -> KeyPair:
+        Such a key is stored encrypted too, because signatures need it.
+        """
         if len(name) > 100 or not name.isprintable():
             raise InvalidInput("The name of a key can have at most 100 printable characters.", field="name")
+        check_scopes(scopes, is_platform=tenant_id is None)
+        if tenant_id is None and senders is not None:
+            raise InvalidInput("A platform key sends no email, so it has no senders.", field="senders")
+        if tenant_id is None and signs:
+            raise InvalidInput("A platform key sends no email, so it cannot sign requests to SES.")
         key = PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
+        access_key_id = _ID_PREFIX + secrets.token_hex(8).upper() if signs else ""
         values = {
             "tenant_id": tenant_id,
             "name": name,
@@ -135,39 +178,32 @@ class ApiKeys:
         async with self._database.write() as tx:
             if owner is not None:
                 values["owner"] = await _find_owner(tx, tenant_id, owner)
-            if access_key_id is not None:
+            if signs:
                 encrypted = await self._database.secret_box.encrypt(tx, key)
                 values |= {"access_key_id": access_key_id, "encrypted_key": encrypted}
-            await tx.execute(insert(api_keys).values(**values))
-        return KeyPair(access_key_id or "", key)
+            [made] = await tx.execute(insert(api_keys).values(**values).returning(api_keys.c.id))
+            allowed = sorted(senders.entries) if senders is not None else None
+            detail = {"name": name, "scopes": sorted(scopes), "senders": allowed}
+            if actor is not None:
+                entry = {"actor": actor, "action": "key_create", "subject": key[-4:]}
+                await record(tx, self._clock.now(), **entry, tenant_id=tenant_id, detail=detail)
+        return KeyPair(access_key_id, key, made.id)
 
-    async def list_all(self, tenant_id: int) -> list[ApiKey]:
-        k = api_keys.c
-        query = (
-            select(
-                k.id,
-                tenants.c.name.label("tenant"),
-                k.name,
-                k.hint,
-                k.scopes,
-                k.senders,
-                k.owner,
-                k.created_at,
-                k.revoked_at,
-            )
-            .select_from(api_keys.join(tenants, tenants.c.id == k.tenant_id))
-            .where(k.tenant_id == tenant_id)
-            .order_by(k.id)
-        )
+    async def list_all(self, tenant_id: int | None) -> list[ApiKey]:
+        """List the keys of a tenant; without a tenant, the platform keys."""
         async with self._database.read() as tx:
-            rows = await tx.execute(query)
-        return [
-            ApiKey(**{**row._mapping, "scopes": _split_scopes(row.scopes), "senders": _split_senders(row.senders)})
-            for row in rows
-        ]
+            return [_api_key(row) for row in await tx.execute(_select_key(api_keys.c.tenant_id == tenant_id))]
+
+    async def find(self, key_id: int) -> ApiKey:
+        """Find a key by its id, which is unique in the installation."""
+        async with self._database.read() as tx:
+            rows = await tx.execute(_select_key(api_keys.c.id == key_id))
+        if not rows:
+            raise NotFound("There is no API key with this ID.")
+        return _api_key(rows[0])
 
     async def set_owner(
-        self, tenant_id: int, key_id: int, login: str, *, actor: str, must_be_free: bool = False
+        self, tenant_id: int | None, key_id: int, login: str, *, actor: str, must_be_free: bool = False
     ) -> str:
         """Set the owner of a key, the user who is responsible for it, and return the user name.
 
@@ -191,7 +227,7 @@ class ApiKeys:
             await record(tx, now, actor=actor, action="key_owner", subject=subject, tenant_id=tenant_id, detail=detail)
         return owner
 
-    async def revoke(self, tenant_id: int, key_id: int) -> None:
+    async def revoke(self, tenant_id: int | None, key_id: int, *, actor: str | None = None) -> None:
         """Revoke a key. Revoking it again keeps the time of the first revocation."""
         k = api_keys.c
         matching = (k.id == key_id, k.tenant_id == tenant_id)
@@ -199,7 +235,10 @@ class ApiKeys:
             if not await tx.execute(select(k.id).where(*matching)):
                 raise NotFound("There is no API key with this ID.")
             revoked = {"revoked_at": self._clock.now(), "encrypted_key": None}
-            await tx.execute(update(api_keys).where(*matching, k.revoked_at.is_(None)).values(**revoked))
+            changed = update(api_keys).where(*matching, k.revoked_at.is_(None)).values(**revoked)
+            if await tx.execute(changed.returning(k.id)) and actor is not None:
+                now, subject = self._clock.now(), str(key_id)
+                await record(tx, now, actor=actor, action="key_revoke", subject=subject, tenant_id=tenant_id)
         self._cached.clear()
 
     async def authenticate(self, authorization: str | None) -> Caller:
@@ -239,23 +278,24 @@ class ApiKeys:
         return await asyncio.shield(looking)
 
     async def _look_up(self, digest: str) -> Caller:
+        k = api_keys.c
         query = (
-            select(
-                tenants.c.id, tenants.c.name, api_keys.c.scopes, api_keys.c.name.label("key_name"), api_keys.c.senders
-            )
-            .select_from(api_keys.join(tenants, tenants.c.id == api_keys.c.tenant_id))
-            .where(api_keys.c.digest == digest, api_keys.c.revoked_at.is_(None))
+            select(k.tenant_id, tenants.c.id, tenants.c.name, k.scopes, k.name.label("key_name"), k.senders)
+            .select_from(api_keys.outerjoin(tenants, tenants.c.id == k.tenant_id))
+            .where(k.digest == digest, k.revoked_at.is_(None))
         )
         async with self._database.read(within=PROMPT_SECONDS) as tx:
             rows = await tx.execute(query)
-        if not rows:
+        # A key of a tenant that does not exist is no platform key.
+        if not rows or rows[0].id != rows[0].tenant_id:
             self._cached.pop(digest, None)
             raise Unauthorized
         row = rows[0]
+        is_platform = row.tenant_id is None
         return Caller(
-            row.id,
-            row.name,
-            _split_scopes(row.scopes),
+            NO_TENANT if is_platform else row.id,
+            row.name or "",
+            _split_scopes(row.scopes) & (PLATFORM_SCOPES if is_platform else ALL_SCOPES),
             key_name=row.key_name,
             senders=_split_senders(row.senders),
         )
@@ -266,10 +306,24 @@ class ApiKeys:
         self._cached[digest] = (caller, until)
 
 
-async def _find_owner(tx: Transaction, tenant_id: int, login: str) -> str:
-    """Return the name of a user who works for the tenant, or raise."""
+def _select_key(condition: Any) -> Any:
+    k, tenant = api_keys.c, tenants.c.name.label("tenant")
+    return (
+        select(k.id, tenant, k.name, k.hint, k.scopes, k.senders, k.owner, k.created_at, k.revoked_at)
+        .select_from(api_keys.outerjoin(tenants, tenants.c.id == k.tenant_id))
+        .where(condition)
+        .order_by(k.id)
+    )
+
+
+def _api_key(row: Any) -> ApiKey:
+    return ApiKey(**{**row._mapping, "scopes": _split_scopes(row.scopes), "senders": _split_senders(row.senders)})
+
+
+async def _find_owner(tx: Transaction, tenant_id: int | None, login: str) -> str:
+    """Return the name of a user who works for the tenant or, for a platform key, for the installation. Or raise."""
     u, name = users.c, login.strip().lower()
-    works_here = or_(u.tenant_id.is_(None), u.tenant_id == tenant_id)
+    works_here = u.tenant_id.is_(None) if tenant_id is None else or_(u.tenant_id.is_(None), u.tenant_id == tenant_id)
     if not await tx.execute(select(u.id).where(u.login == name, works_here, u.disabled_at.is_(None))):
         raise InvalidInput("There is no enabled user {name} of this tenant.", field="owner", name=name[:80])
     return name

@@ -17,9 +17,11 @@ MODULES: Final = {
     "domain": "domains",
     "event": "contact_events",
     "form": "forms",
+    "key": "keys",
     "list": "lists",
     "segment": "segments",
     "suppression": "suppressions",
+    "tenant": "tenants",
     "webhook": "webhooks",
 }
 

@@ -23,6 +23,8 @@ Cell = str | Callable[[Any], Any]
 # The scopes of most actions.
 READ: Final = Scope.READ
 MANAGE: Final = Scope.MANAGE
+PLATFORM_READ: Final = Scope.PLATFORM_READ
+PLATFORM_MANAGE: Final = Scope.PLATFORM_MANAGE
 
 # `{email:path}` takes a value with slashes.
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)(?::path)?\}")
@@ -39,11 +41,17 @@ class Option(NamedTuple):
     """Annotation: how the command spells the option of this field, if not like the field itself.
 
     `default` is what the help shows as the default, if the field has none. If the command reads a file, only fields
-    with this annotation are options.
+    with this annotation are options. With a `metavar`, the option takes text; one that ends in `|none` takes `none` for
+    null.
     """
 
     name: str = ""
     default: str = ""
+    metavar: str = ""
+
+    def value(self, text: Any) -> Any:
+        """Return the value of the field for what a user wrote."""
+        return None if text == "none" and self.metavar.endswith("|none") else text
 
 
 Tone = Literal["good", "waiting", "warning", "bad", "off", "unknown"]
@@ -158,6 +166,11 @@ class DeclaredAction:
         return self.other_status.status if self.other_status is not None and is_other else self.status
 
     @property
+    def is_platform(self) -> bool:
+        """Whether the action manages the installation, and not the data of a tenant."""
+        return self.scope.is_platform
+
+    @property
     def finds_by_id(self) -> bool:
         """Whether an id in the path decides the tenant, so that a command needs no --tenant."""
         return self.noun.has_unique_ids and bool(self.parameters)
@@ -178,6 +191,10 @@ class Noun:
     path: str
     # The role that signed-in users need. For changes, they also need the scope of the action.
     role: Role = Role.VIEWER
+    # The scope of actions that change nothing.
+    reads: Scope = READ
+    # Whether the password in `ADMIN_PASSWORD` can take the place of a platform key.
+    takes_password: bool = False
     # The help of each path parameter of commands, after the word that names it there.
     parameters: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     # Whether ids are unique in the whole installation, and not only within a tenant.
@@ -188,8 +205,12 @@ class Noun:
     guard: "Callable[[Context], Awaitable[None]] | None" = None
     actions: list[DeclaredAction] = field(default_factory=list)
 
+    def find(self, run: Callable[..., Awaitable[Any]]) -> DeclaredAction:
+        """Return the declaration of a function, for a command that is written by hand."""
+        return next(action for action in self.actions if action.run is run)
+
     def get(self, path: str = "", **declared: Any) -> Callable[[Run], Run]:
-        return self._declare("GET", path, HTTPStatus.OK, **{"scope": READ, "audit": None, **declared})
+        return self._declare("GET", path, HTTPStatus.OK, **{"scope": self.reads, "audit": None, **declared})
 
     def post(self, path: str = "", *, status: HTTPStatus | None = None, **declared: Any) -> Callable[[Run], Run]:
         """Declare a POST. One to the path of the noun creates an object."""
@@ -240,7 +261,7 @@ class Noun:
                 method=method,
                 path=f"{self.path}{path}",
                 scope=scope,
-                role=role or self.role,
+                role=Role.ADMIN if scope.is_platform else role or self.role,
                 status=HTTPStatus.NO_CONTENT if hints["return"] is NoneType else status,
                 other_status=other_status,
                 audit=audit,

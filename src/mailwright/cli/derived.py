@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from rich.text import Text
 
-from mailwright.access.api_keys import Caller
+from mailwright.access.api_keys import Caller, platform_caller
 from mailwright.actions.context import Context
 from mailwright.actions.declaration import (
     Argument,
@@ -74,16 +74,16 @@ def make_command(action: DeclaredAction) -> Callable[..., None]:
     fields = {} if action.input is None else action.input.model_fields
 
     def command(**given: Any) -> None:
-        as_json, tenant = given.pop("as_json"), given.pop("tenant", tenants.DEFAULT)
-        call = _run if remote.server() is None else _call
+        as_json = given.pop("as_json")
+        tenant = tenants.DEFAULT if "tenant" in fields else given.pop("tenant", tenants.DEFAULT)
         if action.question is not None:
             confirm(action.question.format_map(given), yes=given.pop("yes"))
         path = {name: given.pop(name) for name in action.parameters}
         values = {
-            **_written(action, given.pop("file", None), partial(call, path=path, tenant=tenant)),
+            **_written(action, given.pop("file", None), partial(perform, path=path, tenant=tenant)),
             **_values(action, given),
         }
-        result = _read_pages(action, partial(call, action, path=path, tenant=tenant), values)
+        result = _read_pages(action, partial(perform, action, path=path, tenant=tenant), values)
         if as_json or isinstance(result, dict):
             print_json(_rows(action, result))
         else:
@@ -101,7 +101,7 @@ def make_command(action: DeclaredAction) -> Callable[..., None]:
         parameters.append(_parameter("file", _file(action.file), default=None))
     if action.question is not None:
         parameters.append(_parameter("yes", Yes, default=False))
-    if not action.finds_by_id:
+    if not (action.finds_by_id or action.is_platform):
         parameters.append(_parameter("tenant", Tenant, default=tenants.DEFAULT))
     parameters.append(_parameter("as_json", Json, default=False))
     command.__name__, command.__doc__ = action.name, action.help or action.description
@@ -110,16 +110,28 @@ def make_command(action: DeclaredAction) -> Callable[..., None]:
     return command
 
 
+def perform(
+    action: DeclaredAction, values: dict[str, Any], *, path: Mapping[str, str], tenant: str = tenants.DEFAULT
+) -> Any:
+    """Run the action on this installation, or with `--server` on another one. `values` has the names of the API."""
+    return (_run if remote.server() is None else _call)(action, values, path=path, tenant=tenant)
+
+
 def _run(action: DeclaredAction, values: dict[str, Any], *, path: Mapping[str, str], tenant: str) -> Any:
     """Run the action on this installation."""
 
-    async def work(at: Installation) -> Any:
+    async def caller_of(at: Installation) -> Caller:
+        if action.is_platform:
+            return platform_caller(CONSOLE)
         owner = await find_tenant(at, tenant)
+        return Caller(owner.id, owner.name, actor=CONSOLE)
+
+    async def work(at: Installation) -> Any:
         context = Context(
             at.settings,
             at.clock,
             at.database,
-            Caller(owner.id, owner.name, actor=CONSOLE),
+            await caller_of(at),
             "cli",
             sees_all_tenants=action.finds_by_id,
         )
@@ -208,9 +220,14 @@ def _field_parameter(action: DeclaredAction, name: str, field: FieldInfo) -> ins
     limits = {"min": bounds[Ge].ge, "max": bounds[Le].le} if Ge in bounds and Le in bounds else {}
     if name == "limit" and _is_paged(action):
         limits["max"] = _MAX_ROWS
-    shown_default = (find_annotation(field, Option) or Option()).default or default not in (None, "", ())
+    option = find_annotation(field, Option) or Option()
+    shown_default = option.default or (default not in (None, "", ()) and not field.is_required())
+    if option.metavar:
+        kind, limits = str, {"metavar": option.metavar}
     shown = typer.Option(_spelling(name, field), help=help_, show_default=shown_default, case_sensitive=False, **limits)
-    if is_many:
+    if field.is_required():
+        default = inspect.Parameter.empty
+    elif is_many:
         kind, default = list[kind] | None, None  # type: ignore[valid-type]
     elif default is None:
         kind = kind | None
@@ -251,10 +268,13 @@ def _values(action: DeclaredAction, given: Mapping[str, Any]) -> dict[str, Any]:
     ):
         names = ", ".join(_spelling(name, field).partition("/")[0] for name, field in fields.items())
         raise typer.BadParameter(f"give at least one of {names}")
-    return {
-        fields[name].alias or name: parse_json(value, name.upper()) if _is_json(fields[name], value) else value
-        for name, value in named.items()
-    }
+    return {fields[name].alias or name: _value(name, fields[name], value) for name, value in named.items()}
+
+
+def _value(name: str, field: FieldInfo, value: Any) -> Any:
+    if _is_json(field, value):
+        return parse_json(value, name.upper())
+    return (find_annotation(field, Option) or Option()).value(value)
 
 
 def _is_json(field: FieldInfo, value: Any) -> bool:

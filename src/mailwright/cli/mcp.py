@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mailwright.access.roles import Scope
+from mailwright.access.roles import Scope, check_scopes
 from mailwright.cli.opening import settings_for_command
 from mailwright.cli.options import Tenant, command
 from mailwright.outbox import tenants
@@ -34,4 +34,5 @@ def mcp(
     if sys.stdin.isatty():
         typer.echo("Waiting for an MCP client on standard input. Press Ctrl-C to stop.", err=True)
     scopes = frozenset(scope or [Scope.PROPOSE])
+    check_scopes(scopes, is_platform=False)
     asyncio.run(serve_agent(settings_for_command(), tenant=tenant, name=name, scopes=scopes))

@@ -4,18 +4,19 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Any, TypedDict, Unpack
+from typing import Any, Final, TypedDict, Unpack
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import ValidationError
-from sqlalchemy import insert, select, update
+from sqlalchemy import ColumnElement, insert, select, update
+from sqlalchemy import delete as delete_from
 from sqlalchemy.exc import IntegrityError
 
 from mailwright.domain import address
 from mailwright.domain.campaign import NON_LIMIT_REASONS
-from mailwright.domain.clock import Clock, Instant
-from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
+from mailwright.domain.clock import MINUTE, Clock, Instant
+from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound, NotPossibleNow
 from mailwright.domain.frequency import parse_frequency_cap
 from mailwright.domain.guard_rails import GuardRailSettings
 from mailwright.domain.lanes import lane_number
@@ -25,7 +26,8 @@ from mailwright.domain.working_hours import parse_working_hours
 from mailwright.outbox import audit_log
 from mailwright.outbox.defer import end_cap_deferrals, end_deferrals
 from mailwright.storage.database import Database, Transaction
-from mailwright.storage.tables import lane_deferrals, tenants
+from mailwright.storage.tables import api_keys, lane_deferrals, metadata, sessions, tenants
+from mailwright.storage.tables import audit_log as audit_table
 
 DEFAULT = "default"
 
@@ -42,6 +44,12 @@ class TenantExists(MailwrightError):
     """A tenant with this name already exists."""
 
     code = "TENANT_EXISTS"
+
+
+class TenantInUse(NotPossibleNow):
+    """The tenant has data."""
+
+    code = "TENANT_IN_USE"
 
 
 class TenantMissing(InvalidInput):
@@ -185,6 +193,48 @@ async def change(
     return changed
 
 
+async def delete(database: Database, clock: Clock, name: str, *, actor: str) -> None:
+    """Delete a tenant without data: one that was never used, and whose keys were revoked a minute ago.
+
+    A tenant with data stays, because its messages, suppressions and unsubscribe links must stay valid. Requests with a
+    key that was just revoked can still arrive in other processes for a second, hence the minute.
+    """
+    now = clock.now()
+    async with database.write() as tx:
+        rows = await tx.execute(select(tenants).where(tenants.c.name == name).with_for_update())
+        tenant = _only(rows, name)
+        if name == DEFAULT:
+            raise TenantInUse("The tenant default always exists.")
+        is_valid = api_keys.c.revoked_at.is_(None) | (api_keys.c.revoked_at > now - MINUTE)
+        if await tx.execute(select(api_keys.c.id).where(api_keys.c.tenant_id == tenant.id, is_valid).limit(1)):
+            raise TenantInUse(
+                "The tenant {name} has API keys. Revoke them first, and delete the tenant a minute later.", name=name
+            )
+        for table in _OWNED:
+            if await tx.execute(select(table.c.tenant_id).where(table.c.tenant_id == tenant.id).limit(1)):
+                raise TenantInUse(
+                    "The tenant {name} has data ({kind}), so it cannot be deleted. To stop it, revoke its API keys and "
+                    "disable its users.",
+                    name=name,
+                    kind=table.name.replace("_", " "),
+                )
+        for table in (api_keys, sessions):
+            await tx.execute(delete_from(table).where(table.c.tenant_id == tenant.id))
+        await end_deferrals(tx, _is_lane_of(tenant.id))
+        # A later tenant can get the same id, and must not see these entries.
+        await tx.execute(update(audit_table).where(audit_table.c.tenant_id == tenant.id).values(tenant_id=None))
+        await tx.execute(delete_from(tenants).where(tenants.c.id == tenant.id))
+        await audit_log.record(tx, now, actor=actor, action="tenant.delete", subject=name, tenant_id=None)
+
+
+# The tables whose rows show that a tenant was used.
+_OWNED: Final = tuple(
+    table
+    for table in metadata.sorted_tables
+    if "tenant_id" in table.c and table.name not in {"api_keys", "audit_log", "sessions"}
+)
+
+
 async def store_brand(tx: Transaction, tenant_id: int, brand: str) -> str:
     """Store a tenant's brand kit, as JSON, and return the name of the tenant."""
     rows = await tx.execute(
@@ -197,9 +247,13 @@ async def store_brand(tx: Transaction, tenant_id: int, brand: str) -> str:
 
 async def end_limit_deferrals(tx: Transaction, tenant_id: int) -> None:
     """End the tenant's deferrals that limits caused. Pauses, schedules and cancellations stay."""
+    await end_deferrals(tx, _is_lane_of(tenant_id), lane_deferrals.c.defer_reason.not_in(NON_LIMIT_REASONS))
+
+
+def _is_lane_of(tenant_id: int) -> ColumnElement[bool]:
+    """Return the condition of the deferred lanes of a tenant."""
     without_priority = lane_deferrals.c.lane % lane_number(1, 0)
-    is_of_tenant = without_priority.between(lane_number(0, tenant_id), lane_number(0, tenant_id + 1) - 1)
-    await end_deferrals(tx, is_of_tenant, lane_deferrals.c.defer_reason.not_in(NON_LIMIT_REASONS))
+    return without_priority.between(lane_number(0, tenant_id), lane_number(0, tenant_id + 1) - 1)
 
 
 def _only(rows: Sequence[Any], name: str) -> Tenant:

@@ -1,7 +1,6 @@
-"""Models of users and API keys."""
+"""Models of users."""
 
-from mailwright.access.api_keys import ApiKey
-from mailwright.access.roles import Role, Scope
+from mailwright.access.roles import Role
 from mailwright.schemas.base import ResponseModel, Time
 
 
@@ -15,31 +14,3 @@ class UserResponse(ResponseModel):
     created_at: Time
     seen_at: Time | None
     disabled_at: Time | None
-
-
-class ApiKeyResponse(ResponseModel):
-    """An API key without its secret. `hint`: its last four characters. `senders` is null if it may use all."""
-
-    id: int
-    tenant: str
-    name: str
-    hint: str
-    scopes: list[Scope]
-    senders: list[str] | None
-    owner: str | None
-    created_at: Time
-    revoked_at: Time | None
-
-
-def api_key_response(key: ApiKey) -> ApiKeyResponse:
-    return ApiKeyResponse(
-        id=key.id,
-        tenant=key.tenant,
-        name=key.name,
-        hint=key.hint,
-        scopes=[scope for scope in Scope if scope in key.scopes],
-        senders=None if key.senders is None else sorted(key.senders.entries),
-        owner=key.owner,
-        created_at=key.created_at,
-        revoked_at=key.revoked_at,
-    )

@@ -84,7 +84,7 @@ api_keys = Table(
     "api_keys",
     metadata,
     key_column(),
-    Column("tenant_id", BigInteger, nullable=False),
+    Column("tenant_id", BigInteger),  # None: a platform key, which belongs to the installation.
     Column("name", Text, nullable=False),
     Column("hint", Text, nullable=False),
     Column("digest", Text, nullable=False, unique=True),

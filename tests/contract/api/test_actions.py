@@ -4,20 +4,24 @@ import re
 from collections.abc import AsyncIterator
 from typing import Any
 
+import httpx
 import pytest
 from sqlalchemy import delete, select, update
 
-from mailwright.access.roles import Role, Scope
+from mailwright.access.roles import PLATFORM_SCOPES, Role, Scope
 from mailwright.actions import load_nouns
 from mailwright.actions.declaration import DeclaredAction
 from mailwright.domain.clock import ManualClock
 from mailwright.events.outbound.deliveries import FAILED
+from mailwright.outbox import tenants
 from mailwright.storage.database import Database
-from mailwright.storage.tables import audit_log, sender_domains, webhook_deliveries
-from tests.api import Api, an_api, client_of
+from mailwright.storage.tables import api_keys, audit_log, sender_domains, webhook_deliveries
+from tests.api import Api, a_request, an_api, client_of
 from tests.contract.dashboard.test_entry import PASSWORD, Site
 
 ACTIONS = [action for noun in load_nouns() for action in noun.actions]
+OF_TENANTS = [action for action in ACTIONS if not action.is_platform]
+OF_PLATFORM = [action for action in ACTIONS if action.is_platform]
 FILTER = {"tag": "vip"}
 # A valid body of each action that takes one. The names of path parameters follow below.
 BODIES: dict[str, Any] = {
@@ -27,6 +31,8 @@ BODIES: dict[str, Any] = {
     "domain rotate": {"force": True},
     "form create": {"name": "Fresh", "listKey": "weekly"},
     "form edit": {"name": "Renamed", "listKey": "weekly", "title": "Join"},
+    "key create": {"tenant": "other"},
+    "key edit": {"owner": "ada"},
     "list create": {"listKey": "fresh"},
     "list change": {"name": "Renamed"},
     "list subscribe": {"email": "ada@example.com"},
@@ -35,6 +41,8 @@ BODIES: dict[str, Any] = {
     "segment count": {"filter": FILTER},
     "segment change": {"name": "Renamed"},
     "suppression add": {"email": "grace@example.com"},
+    "tenant create": {"name": "fresh"},
+    "tenant edit": {"weight": 2},
     "webhook create": {"url": "https://example.com/fresh"},
     "webhook edit": {"url": "https://example.com/changed"},
 }
@@ -68,7 +76,22 @@ async def places(api: Api) -> dict[str, str]:
     delivery = (await api.client.post(f"/v1/webhooks/{webhook}/test")).json()["deliveryId"]
     named = {"listKey": "news", "segmentKey": "vip", "email:path": "bob@example.com"}
     named |= {"domainName": "acme.example", "formId": form}
-    return {**named, "webhookId": webhook, "deliveryId": delivery}
+    await api.engine.users.create("ada", PASSWORD, Role.ADMIN, actor="test")
+    await tenants.create(api.engine.database, api.engine.clock, "empty")
+    key = await api.engine.keys.issue(1, "spare")
+    platform = {"tenantName": "empty", "keyId": str(key.id)}
+    return {**named, **platform, "webhookId": webhook, "deliveryId": delivery}
+
+
+@pytest.fixture
+async def platform(api: Api) -> AsyncIterator[httpx.AsyncClient]:
+    """A client with a platform key."""
+    async with client_of(api.app, await api.engine.keys.create(None, "ops", PLATFORM_SCOPES)) as client:
+        yield client
+
+
+async def key_with(api: Api, scope: Scope) -> str:
+    return await api.engine.keys.create(None if scope.is_platform else 1, str(scope), frozenset({scope}))
 
 
 def request_of(action: DeclaredAction, places: dict[str, str]) -> dict[str, Any]:
@@ -79,8 +102,7 @@ def request_of(action: DeclaredAction, places: dict[str, str]) -> dict[str, Any]
 @pytest.mark.promise("api-key-scopes")
 async def test_each_action_needs_its_scope(api: Api, places: dict[str, str]) -> None:
     for scope in Scope:
-        key = await api.engine.keys.create(1, str(scope), frozenset({scope}))
-        async with client_of(api.app, key) as client:
+        async with client_of(api.app, await key_with(api, scope)) as client:
             for action in ACTIONS:
                 if scope.allows(action.scope):
                     continue
@@ -98,7 +120,7 @@ async def test_each_action_needs_a_key(api: Api, places: dict[str, str]) -> None
 @pytest.mark.promise("tenant-isolation")
 async def test_no_action_reaches_an_object_of_another_tenant(api: Api, places: dict[str, str]) -> None:
     await api.stranger.post("/v1/lists", json={"listKey": "weekly"})  # The body of `form edit` names it.
-    for action in ACTIONS:
+    for action in OF_TENANTS:
         if action.parameters and named(action) not in MAKES_ONES_OWN:
             answer = await api.stranger.request(**request_of(action, places))
             assert (named(action), answer.status_code) == (named(action), 404)
@@ -108,20 +130,72 @@ async def test_no_action_reaches_an_object_of_another_tenant(api: Api, places: d
     assert [len(next(iter(each.values()))) for each in before] == [2, 1, 1, 1]
 
 
-async def test_each_action_works_with_its_scope_and_is_audited(api: Api, places: dict[str, str]) -> None:
-    last = ("archive", "restore", "remove", "delete", "erase", "show_erasure")
+async def test_no_key_of_a_tenant_manages_the_installation(api: Api, places: dict[str, str]) -> None:
+    for action in OF_PLATFORM:
+        answer = await api.client.request(**request_of(action, places))
+        assert (named(action), answer.status_code) == (named(action), 403)
+        assert answer.json()["code"] == "PLATFORM_KEY_REQUIRED"
+
+
+async def test_platform_key_reaches_no_data_of_a_tenant(
+    api: Api, platform: httpx.AsyncClient, places: dict[str, str]
+) -> None:
+    before = await api.stored()
+    for action in OF_TENANTS:
+        answer = await platform.request(**request_of(action, places))
+        assert (named(action), answer.status_code) == (named(action), 403)
+    sent = await platform.post("/v1/email/send", json=a_request())
+    assert (sent.status_code, sent.json()["code"]) == (403, "TENANT_KEY_REQUIRED")
+    assert (await platform.get("/v1/contacts")).status_code == 403
+    assert (await platform.post("/mcp", json={})).status_code == 403
+    assert await api.stored() == before
+
+
+@pytest.mark.parametrize("kind", ["revoked", "forged", "of a deleted tenant"])
+async def test_invalid_key_manages_nothing(api: Api, places: dict[str, str], kind: str) -> None:
+    made = await api.engine.keys.issue(None, "ops", PLATFORM_SCOPES)
+    key = made.key
+    if kind == "revoked":
+        await api.engine.keys.revoke(None, made.id)
+    elif kind == "forged":
+        key = made.key[:-1] + ("A" if made.key[-1] != "A" else "B")
+    else:
+        async with api.engine.database.write() as tx:
+            await tx.execute(update(api_keys).values(tenant_id=999))
+    async with client_of(api.app, key) as client:
+        for action in OF_PLATFORM:
+            answer = await client.request(**request_of(action, places))
+            assert (named(action), answer.status_code) == (named(action), 401)
+
+
+async def test_stored_scopes_of_the_other_kind_are_ignored(api: Api) -> None:
+    tenant = await api.engine.keys.issue(1, "shop")
+    ops = await api.engine.keys.issue(None, "ops", PLATFORM_SCOPES)
+    async with api.engine.database.write() as tx:
+        await tx.execute(update(api_keys).values(scopes=" ".join(Scope)))
+    for key, path in ((tenant.key, "/v1/tenants"), (ops.key, "/v1/lists")):
+        async with client_of(api.app, key) as client:
+            assert (await client.get(path)).status_code == 403
+
+
+async def test_each_action_works_with_its_scope_and_is_audited(
+    api: Api, platform: httpx.AsyncClient, places: dict[str, str]
+) -> None:
+    last = ("archive", "restore", "remove", "revoke", "disable", "delete", "erase", "show_erasure")
     for action in sorted(ACTIONS, key=lambda each: last.index(each.name) if each.name in last else -1):
         await api.client.post("/v1/suppressions", json={"email": "bob@example.com"})  # Another action has lifted it.
         async with api.engine.database.write() as tx:
             await tx.execute(delete(audit_log))
             await tx.execute(update(webhook_deliveries).values(status=FAILED))  # Only these can be redelivered.
             await tx.execute(update(sender_domains).values(verified_at=1))  # Only its keys can be rotated.
-        answer = await api.client.request(**request_of(action, places))
+        client = platform if action.is_platform else api.client
+        answer = await client.request(**request_of(action, places))
         assert answer.status_code == action.status, (named(action), answer.text)
         async with api.engine.database.read() as tx:
-            verbs = {row.action for row in await tx.execute(select(audit_log.c.action))}
+            rows = await tx.execute(select(audit_log.c.action, audit_log.c.actor))
         expected = set() if action.audit is None or named(action) in UNCHANGED else {action.audit}
-        assert (named(action), verbs) == (named(action), expected)
+        assert (named(action), {row.action for row in rows}) == (named(action), expected)
+        assert {row.actor for row in rows} <= {"api:ops" if action.is_platform else "api"}
 
 
 async def test_each_action_needs_its_role(api: Api, places: dict[str, str]) -> None:
@@ -135,3 +209,18 @@ async def test_each_action_needs_its_role(api: Api, places: dict[str, str]) -> N
                 if not is_allowed:
                     answer = await client.request(**request_of(action, places))
                     assert (named(action), role, answer.status_code) == (named(action), role, 403)
+
+
+async def test_only_administrators_of_the_installation_manage_it(api: Api, places: dict[str, str]) -> None:
+    site = Site(api.app, api.engine)
+    await api.engine.users.create("tenant-admin", PASSWORD, Role.ADMIN, tenant_id=1, actor="test")
+    async with site.client() as client:
+        client.headers["X-Form-Token"] = await site.sign_in(client, "tenant-admin")
+        for action in OF_PLATFORM:
+            answer = await client.request(**request_of(action, places))
+            assert (named(action), answer.status_code) == (named(action), 403)
+    async with site.client() as client:
+        client.headers["X-Form-Token"] = await site.sign_in(client, "ada")
+        assert (await client.get("/v1/tenants")).status_code == 200
+        del client.headers["X-Form-Token"]
+        assert (await client.post("/v1/tenants", json={"name": "forged"})).status_code == 403

@@ -90,7 +90,7 @@ async def sending(database: Database) -> AsyncIterator[Sending]:
         a_submission(drop_in.engine) as submission,
     ):
         allowed = parse_allowed_senders(SENDERS)
-        yield Sending(drop_in, submission, await drop_in.engine.keys.create_pair(1, "news", ALL_SCOPES, allowed))
+        yield Sending(drop_in, submission, await drop_in.engine.keys.issue(1, "news", ALL_SCOPES, allowed, signs=True))
 
 
 Entry = Callable[[Sending, str], Awaitable[int]]
@@ -300,7 +300,7 @@ async def test_sequences_and_forms_need_the_default_sender(sending: Sending) -> 
 
 
 async def test_key_without_senders_sends_from_every_address(sending: Sending) -> None:
-    unlimited = Sending(sending.drop_in, sending.submission, await sending.drop_in.engine.keys.create_pair(1))
+    unlimited = Sending(sending.drop_in, sending.submission, await sending.drop_in.engine.keys.issue(1, signs=True))
     await a_list(sending.drop_in.engine.database)
     for entry in ENTRIES:
         assert 200 <= await entry(unlimited, "any@other.example") < 300, entry.__name__
@@ -309,7 +309,7 @@ async def test_key_without_senders_sends_from_every_address(sending: Sending) ->
 @pytest.mark.promise("sender-domains")
 async def test_every_entry_refuses_domains_of_other_tenants(sending: Sending) -> None:
     engine = sending.drop_in.engine
-    unlimited = Sending(sending.drop_in, sending.submission, await engine.keys.create_pair(1))
+    unlimited = Sending(sending.drop_in, sending.submission, await engine.keys.issue(1, signs=True))
     records: dict[str, str] = {}
 
     async def look_up(name: str, kind: str) -> list[str]:

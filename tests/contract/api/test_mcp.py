@@ -12,7 +12,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, TextContent
 from sqlalchemy import text
 
-from mailwright.access.roles import Role, Scope
+from mailwright.access.roles import ALL_SCOPES, Role, Scope
 from mailwright.domain.clock import ManualClock
 from mailwright.outbox import tenants
 from mailwright.web.mcp.tools import TOOLS
@@ -132,7 +132,7 @@ async def test_agent_requests_an_approval_and_never_gives_one(agents: Agents) ->
         requested = await call(client, "request_approval", **named)
         assert requested["approval"]["status"] == "waiting"
         assert not any("approve" in tool.name for tool in (await client.list_tools()).tools)
-    async with agents.agent(*Scope) as client:
+    async with agents.agent(*ALL_SCOPES) as client:
         assert "waits for the approval" in error_of(await client.call_tool("start_campaign", named))
 
 
@@ -161,7 +161,7 @@ async def test_scopes_decide_which_tools_exist(agents: Agents, scope: Scope, fir
 
 
 async def test_every_tool_describes_its_arguments(agents: Agents) -> None:
-    async with agents.agent(*Scope) as client:
+    async with agents.agent(*ALL_SCOPES) as client:
         tools = (await client.list_tools()).tools
     assert [tool.name for tool in tools] == [tool.name for tool in TOOLS]
     assert all(tool.input_schema["type"] == "object" for tool in tools)

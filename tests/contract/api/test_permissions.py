@@ -47,7 +47,7 @@ def url_of(path: str) -> str:
 
 
 def test_each_route_has_the_permission_of_the_table() -> None:
-    stated = sorted(f"{path} {method} {needed.value} {role.value}" for method, path, (needed, role) in ROUTES)
+    stated = sorted(f"{path} {method} {needed.value} {role.value}" for method, path, (needed, role, _) in ROUTES)
     assert stated == TABLE.read_text(encoding="utf-8").splitlines()
 
 
@@ -63,9 +63,9 @@ def test_route_without_permission_stops_the_start() -> None:
 @pytest.mark.promise("api-key-scopes")
 async def test_each_route_refuses_keys_without_its_scope(api: Api) -> None:
     for scope in Scope:
-        key = await api.engine.keys.create(1, str(scope), frozenset({scope}))
+        key = await api.engine.keys.create(None if scope.is_platform else 1, str(scope), frozenset({scope}))
         async with client_of(api.app, key) as client:
-            for method, path, (needed, _) in ROUTES:
+            for method, path, (needed, *_) in ROUTES:
                 if needed is Credential.SIGNATURE or (isinstance(needed, Scope) and scope.allows(needed)):
                     continue
                 answer = await client.request(method, url_of(path))
@@ -74,7 +74,7 @@ async def test_each_route_refuses_keys_without_its_scope(api: Api) -> None:
 
 
 async def test_each_route_refuses_callers_without_a_credential(api: Api) -> None:
-    for method, path, (needed, _) in ROUTES:
+    for method, path, (needed, *_) in ROUTES:
         answer = await api.anonymous.request(method, url_of(path))
         assert (method, path, answer.status_code) == (method, path, 403 if needed is Credential.SIGNATURE else 401)
 
@@ -85,7 +85,7 @@ async def test_each_route_refuses_users_without_its_role(api: Api) -> None:
         await api.engine.users.create(user, PASSWORD, user, actor="test")
         async with site.client() as client:
             client.headers["X-Form-Token"] = await site.sign_in(client, user)
-            for method, path, (needed, role) in ROUTES:
+            for method, path, (needed, role, _) in ROUTES:
                 may_change = needed is Scope.READ or user is not Role.VIEWER
                 least = Role.ADMIN if needed is Credential.ADMINISTRATOR else role
                 if needed is Credential.SIGNATURE or path in SEGMENT or (user.allows(least) and may_change):

@@ -90,7 +90,7 @@ class Ses:
 async def ses(database: Database) -> AsyncIterator[Ses]:
     clock = ShiftedClock()
     async with a_drop_in(database, clock) as drop_in:
-        yield Ses(drop_in, await drop_in.engine.keys.create_pair(1, "shop", frozenset({Scope.SEND})), clock)
+        yield Ses(drop_in, await drop_in.engine.keys.issue(1, "shop", frozenset({Scope.SEND}), signs=True), clock)
 
 
 def an_email(**changes: Any) -> dict[str, Any]:
@@ -306,9 +306,9 @@ async def test_refused_fields_are_named_and_nothing_is_stored(
 
 @pytest.mark.both_engines
 async def test_unknown_or_revoked_key_pairs_are_refused(ses: Ses) -> None:
-    reader = await ses.drop_in.engine.keys.create_pair(1, scopes=frozenset({Scope.READ}))
+    reader = await ses.drop_in.engine.keys.issue(1, scopes=frozenset({Scope.READ}), signs=True)
     plain = await ses.drop_in.key_with(Scope.SEND)
-    revoked = await ses.drop_in.engine.keys.create_pair(1, "old")
+    revoked = await ses.drop_in.engine.keys.issue(1, "old", signs=True)
     [found] = [key for key in await ses.drop_in.engine.keys.list_all(1) if key.name == "old"]
     await ses.drop_in.engine.keys.revoke(1, found.id)
     for pair, code in (

@@ -31,7 +31,7 @@ CREATE TABLE tenants (
 
 CREATE TABLE api_keys (
   id $identity NOT NULL,
-  tenant_id BIGINT NOT NULL,
+  tenant_id BIGINT,
   name TEXT NOT NULL,
   hint TEXT NOT NULL,
   digest TEXT NOT NULL,

@@ -20,12 +20,13 @@ from mailwright.web.state import engine_of
 
 # Declares the security scheme of a route in the OpenAPI description, which then gets the responses 401 and 429.
 SECURITY_SCHEME: Final = "administrator"
+API_KEY_SCHEME: Final = "apiKey"
 ADMINISTRATORS_ONLY: Final[dict[str, Any]] = {"security": [{SECURITY_SCHEME: []}]}
 
 # Wrong secrets are counted under these account names, which no user can have.
 _ACCOUNT: Final = "ADMIN_PASSWORD"
 _MAILOUT_ACCOUNT: Final = "x-auth-token"
-_BEARER = re.compile(r"bearer +(\S.{0,999})", re.IGNORECASE)
+BEARER: Final = re.compile(r"bearer +(\S.{0,999})", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +40,8 @@ async def administrator_of(request: Request) -> Administrator:
     """Authenticate an administrator. A wrong password counts as a failed sign-in; a missing one does not."""
     authorization = request.headers.get("authorization")
     if authorization is None and session_token(request) is not None:
-        return await _by_session(request)
-    bearer = _BEARER.fullmatch(authorization or "")
+        return await administrator_by_session(request)
+    bearer = BEARER.fullmatch(authorization or "")
     # An API key does not count as a failed sign-in, so that a program that calls the wrong route is not locked out.
     if bearer is None or is_api_key(bearer[1]):
         raise _unauthorized()
@@ -73,7 +74,7 @@ async def _by_secret(request: Request, account: str, shown: str, expected: str |
     return found
 
 
-async def _by_session(request: Request) -> Administrator:
+async def administrator_by_session(request: Request) -> Administrator:
     """Return the signed-in user. Administrators of one tenant are not administrators of the installation."""
     try:
         visitor = await visitor_of(request, Role.ADMIN)

@@ -11,11 +11,12 @@ from typing import Annotated, NamedTuple
 
 from fastapi import Depends, Request
 
-from mailwright.access.api_keys import Caller
+from mailwright.access.api_keys import Caller, is_api_key, platform_caller
 from mailwright.access.roles import Role, Scope
 from mailwright.domain.errors import Unauthorized
 from mailwright.sources.api.messages import RequestContext
 from mailwright.sources.api.validation import require_idempotency_key
+from mailwright.web.api.administrator import BEARER, administrator_by_session, administrator_of
 from mailwright.web.request_ids import request_id_of
 from mailwright.web.session import SecondFactorRequired, SignInRequired, session_token, visitor_of
 from mailwright.web.state import engine_of
@@ -40,14 +41,15 @@ Needed = Scope | Credential
 class Permission(NamedTuple):
     needed: Needed
     role: Role  # for signed-in users
+    takes_password: bool = False  # whether a platform scope can be replaced by the password in `ADMIN_PASSWORD`
 
 
 # The permission of each route, by method and path. Each route declares its own.
 _permissions: dict[tuple[str, str], Permission] = {}
 
 
-def declare_permission(method: str, path: str, needed: Needed, role: Role) -> None:
-    _permissions[method, _template(path)] = Permission(needed, role)
+def declare_permission(method: str, path: str, permission: Permission) -> None:
+    _permissions[method, _template(path)] = permission
 
 
 def permission_of(method: str, path: str) -> Permission | None:
@@ -76,6 +78,8 @@ async def caller_of(request: Request) -> Caller:
     caller: Caller
     if INTERNAL_CALLER in request.scope:
         caller = request.scope[INTERNAL_CALLER]
+    elif scope.is_platform:
+        caller = await _platform_caller(request, _permissions[request.method, _template(path)])
     elif authorization is None and session_token(request) is not None:
         caller = await _signed_in(request, _permissions[request.method, _template(path)].role)
     else:
@@ -83,6 +87,17 @@ async def caller_of(request: Request) -> Caller:
     caller.require(scope)
     request_id_of(request)
     return caller
+
+
+async def _platform_caller(request: Request, permission: Permission) -> Caller:
+    """Authenticate a platform key, or an administrator of the installation who is signed in."""
+    authorization = request.headers.get("authorization")
+    if authorization is None and session_token(request) is not None:
+        return platform_caller((await administrator_by_session(request)).actor)
+    bearer = BEARER.fullmatch(authorization or "")
+    if permission.takes_password and not (bearer and is_api_key(bearer[1])):
+        return platform_caller((await administrator_of(request)).actor)
+    return await engine_of(request).keys.authenticate(authorization)
 
 
 async def _signed_in(request: Request, needed: Role) -> Caller:

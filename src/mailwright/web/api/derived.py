@@ -29,6 +29,7 @@ def make_router(noun: Noun) -> APIRouter:
             action.path,
             action.scope,
             role=action.role,
+            takes_password=noun.takes_password,
             status_code=action.status,
             openapi_extra=body,
             responses=describe_responses(dict.fromkeys(statuses, action.result), *_problems(action)),

@@ -110,7 +110,10 @@ def _describe_routes(app: FastAPI) -> dict[str, Any]:
             return schema
     schema = get_openapi(title=app.title, version=app.version, description=app.description, routes=routes)
     components = schema.setdefault("components", {})
-    components["securitySchemes"] = {"apiKey": _API_KEY, administrator.SECURITY_SCHEME: _ADMINISTRATOR}
+    components["securitySchemes"] = {
+        administrator.API_KEY_SCHEME: _API_KEY,
+        administrator.SECURITY_SCHEME: _ADMINISTRATOR,
+    }
     components.setdefault("schemas", {}).update(_schemas())
     for path, operations in schema["paths"].items():
         if path.startswith("/v1/"):
@@ -123,7 +126,7 @@ def _describe_routes(app: FastAPI) -> dict[str, Any]:
 def _add_caller(operations: Iterable[dict[str, Any]]) -> None:
     """Add the headers and responses of every authenticated route."""
     for operation in operations:
-        operation.setdefault("security", [{"apiKey": []}])
+        operation.setdefault("security", [{administrator.API_KEY_SCHEME: []}])
         operation.setdefault("parameters", []).append(_REQUEST_ID)
 
 
@@ -131,7 +134,7 @@ def _add_sign_in_limit(operations: Iterable[dict[str, Any]]) -> None:
     """Add 429 to routes that take a password, because failed sign-ins are counted."""
     status = HTTPStatus.TOO_MANY_REQUESTS
     for operation in operations:
-        if operation.get("security") == administrator.ADMINISTRATORS_ONLY["security"]:
+        if {administrator.SECURITY_SCHEME: []} in operation.get("security", ()):
             content = {MEDIA_TYPE: {"schema": _reference(Problem)}}
             operation["responses"][str(status.value)] = {"description": status.phrase, "content": content}
 

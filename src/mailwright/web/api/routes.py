@@ -7,8 +7,8 @@ from fastapi import APIRouter, Depends
 from starlette.routing import BaseRoute, Route
 
 from mailwright.access.roles import Role
-from mailwright.web.api.administrator import ADMINISTRATORS_ONLY
-from mailwright.web.api.caller import Credential, Needed, caller_of, declare_permission, permission_of
+from mailwright.web.api.administrator import ADMINISTRATORS_ONLY, API_KEY_SCHEME
+from mailwright.web.api.caller import Credential, Needed, Permission, caller_of, declare_permission, permission_of
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
@@ -18,6 +18,7 @@ _NO_API_KEY: Final[dict[Credential, dict[str, Any]]] = {
     Credential.ADMINISTRATOR: ADMINISTRATORS_ONLY,
     Credential.SIGNATURE: {"security": []},
 }
+_KEY_OR_PASSWORD: Final[dict[str, Any]] = {"security": [{API_KEY_SCHEME: []}, *ADMINISTRATORS_ONLY["security"]]}
 
 
 class Routes(APIRouter):
@@ -49,17 +50,19 @@ class Routes(APIRouter):
         scope: Needed,
         *,
         role: Role = Role.VIEWER,
+        takes_password: bool = False,
         openapi_extra: dict[str, Any] | None = None,
         **options: Any,
     ) -> Callable[[Endpoint], Endpoint]:
-        """Declare a route. `role` is the one that signed-in users need."""
-        declare_permission(method, self.prefix + path, scope, role)
+        """Declare a route. `role` is the one that signed-in users need. `takes_password`: see `Permission`."""
+        declare_permission(method, self.prefix + path, Permission(scope, role, takes_password))
         credential = _NO_API_KEY[scope] if isinstance(scope, Credential) else None
+        security = _KEY_OR_PASSWORD if takes_password else credential
         return self.api_route(
             path,
             methods=[method],
             dependencies=[Depends(caller_of)] if credential is None else None,
-            openapi_extra={**(credential or {}), SCOPE: scope.value, **(openapi_extra or {})},
+            openapi_extra={**(security or {}), SCOPE: scope.value, **(openapi_extra or {})},
             **options,
         )
 

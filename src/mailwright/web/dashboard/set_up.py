@@ -27,7 +27,6 @@ from mailwright.domain.errors import ConfigurationInvalid, InvalidInput, Mailwri
 from mailwright.domain.states import Status
 from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.outbox import message_records
-from mailwright.outbox.audit_log import record
 from mailwright.sources.api.messages import RequestContext
 from mailwright.web.dashboard.forms import Errors, Fields, read_fields
 from mailwright.web.dashboard.installation_settings import SECRET_FIELDS, store_dkim_key
@@ -125,10 +124,11 @@ async def create_key(request: Request, engine: EngineDep, visitor: AdminDep) -> 
     require_installation(visitor)
     form = await read_fields(request)
     try:
-        key = await engine.keys.create(visitor.tenant_id, form["name"], frozenset([Scope.SEND]), owner=visitor.actor)
+        key = await engine.keys.create(
+            visitor.tenant_id, form["name"], frozenset([Scope.SEND]), owner=visitor.actor, actor=visitor.actor
+        )
     except InvalidInput as error:
         return await _step_page(request, engine, visitor, SetupStep.KEY, form, error)
-    await _record(engine, visitor, "key_create", key[-4:], name=form["name"], scopes=[Scope.SEND])
     await record_step(engine.database, SetupStep.KEY, StepState.DONE)
     return await _step_page(request, engine, visitor, SetupStep.KEY, made=key)
 
@@ -233,9 +233,3 @@ async def _step_page(
         following=_after(step),
         **values,
     )
-
-
-async def _record(engine: Engine, visitor: Visitor, action: str, subject: str, **detail: Any) -> None:
-    now, tenant_id = engine.clock.now(), visitor.tenant_id
-    async with engine.database.write() as tx:
-        await record(tx, now, actor=visitor.actor, action=action, subject=subject, tenant_id=tenant_id, detail=detail)

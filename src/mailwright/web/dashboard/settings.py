@@ -311,21 +311,16 @@ async def create_key(request: Request, engine: EngineDep, visitor: AdminDep) -> 
     try:
         scopes = parse_scopes(await read_values(request, "scope"))
         senders = parse_allowed_senders(re.split(r"[\s,;]+", form["sender"]))
-        create = engine.keys.create_pair if form["ses"] else engine.keys.create
-        made = await create(visitor.tenant_id, form["name"], scopes, senders, owner=visitor.actor)
+        who = {"owner": visitor.actor, "actor": visitor.actor}
+        made = await engine.keys.issue(visitor.tenant_id, form["name"], scopes, senders, signs=bool(form["ses"]), **who)
     except InvalidInput as error:
         return await _keys_page(request, engine, visitor, form=form, error=error)
-    pair = made if isinstance(made, KeyPair) else KeyPair("", made)
-    allowed = sorted(senders.entries) if senders is not None else None
-    details = {"name": form["name"], "scopes": sorted(scopes), "senders": allowed}
-    await _record(engine, visitor, "key_create", pair.key[-4:], **details)
-    return await _keys_page(request, engine, visitor, made=pair)
+    return await _keys_page(request, engine, visitor, made=made)
 
 
 @router.post("/keys/{key_id}/revoke")
 async def revoke_key(request: Request, engine: EngineDep, visitor: AdminDep, key_id: int) -> Response:
-    await engine.keys.revoke(visitor.tenant_id, key_id)
-    await _record(engine, visitor, "key_revoke", str(key_id))
+    await engine.keys.revoke(visitor.tenant_id, key_id, actor=visitor.actor)
     return redirect(request, "/settings/keys", gettext("API key revoked."))
 
 

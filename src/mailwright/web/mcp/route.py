@@ -26,6 +26,7 @@ class _McpResponse(Response):
 @router.post("/mcp")
 async def serve(request: Request) -> Response:
     caller = await engine_of(request).keys.authenticate(request.headers.get("authorization"))
+    caller.require_tenant()
     try:
         from mailwright.web.mcp.server import serve_request  # noqa: PLC0415 - an extra that most do not use
     except ModuleNotFoundError as error:
