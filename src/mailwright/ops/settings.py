@@ -99,7 +99,8 @@ class Settings(_ProviderFields, BaseSettings):
         Field(
             alias="MAILWRIGHT_REDIS_URL",
             json_schema_extra=HAS_PASSWORD,
-            description="Valkey or Redis server for shared rate limits and worker wake-ups, for example `redis://host:6379/0`.",
+            description="Valkey or Redis server for shared rate limits and worker wake-ups, for example "
+            "`redis://host:6379/0`; `rediss://` for TLS, `redis+sentinel://host:26379/NAME` for Sentinel.",
         ),
     ] = None
 

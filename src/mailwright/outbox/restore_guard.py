@@ -29,6 +29,7 @@ from mailwright.outbox.installation import get_or_create_secret
 from mailwright.outbox.installation_values import load_value, store_value
 from mailwright.outbox.sending_hold import HoldReason, SendingHold, find_hold, hold_sending
 from mailwright.storage.database import Database
+from mailwright.storage.postgresql_url import hosts_of
 from mailwright.storage.tables import (
     campaign_runs,
     campaigns,
@@ -289,5 +290,5 @@ def _latest(marks: Iterable[Mark]) -> Mark | None:
 def _name(url: URL) -> str:
     """Return a name for the database's location that does not reveal the password."""
     place = str(Path(str(url.database)).resolve()) if url.get_backend_name() == "sqlite" else url.database
-    facts = f"{url.get_backend_name()}|{url.host or url.query.get('host') or ''}|{url.port or ''}|{place}"
+    facts = f"{url.get_backend_name()}|{hosts_of(url)}|{url.port or ''}|{place}"
     return hashlib.blake2b(facts.encode(), digest_size=8).hexdigest()

@@ -9,16 +9,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from redis.asyncio import Redis
+from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
 from mailwright.domain.clock import Clock, Instant
-from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.message import Claimed
 from mailwright.domain.permits import LimitWindow, SendRate
 from mailwright.ops.logs import logger
 from mailwright.outbox.ledger import NO_SPACING, Booking, DatabaseLedger, Grant, RateCheckpoint, SlotSpacing
+from mailwright.outbox.valkey_address import parse_address
 
 log = logger(__name__)
 
@@ -29,17 +30,37 @@ TIMEOUT_SECONDS = 0.5
 UNAVAILABLE = (RedisError, OSError, RuntimeError)
 
 
+class _SentinelClient(Redis):
+    """A client that also closes its connections to the Sentinels."""
+
+    async def aclose(self, close_connection_pool: bool | None = True) -> None:
+        await super().aclose(close_connection_pool)
+        for sentinel in self.connection_pool.sentinel_manager.sentinels:  # type: ignore[attr-defined]
+            await sentinel.aclose()
+
+
 def valkey_client(url: str) -> Redis:
-    try:
-        return Redis.from_url(
-            url,
-            socket_timeout=TIMEOUT_SECONDS,
-            socket_connect_timeout=TIMEOUT_SECONDS,
-            # Do not retry. If Valkey is unavailable, the ledger uses the database instead.
-            retry=Retry(NoBackoff(), 0),
+    """Return a client. With Sentinel, each new connection goes to the server that Sentinel names at that time."""
+    address = parse_address(url)
+    options: dict[str, Any] = {
+        "socket_timeout": TIMEOUT_SECONDS,
+        "socket_connect_timeout": TIMEOUT_SECONDS,
+        # Do not retry. If Valkey is unavailable, the ledger uses the database instead.
+        "retry": Retry(NoBackoff(), 0),
+    }
+    tls: dict[str, Any] = {"ssl": True} if address.is_tls else {}
+    if address.service is not None:
+        files = {name: value for name, value in address.login.items() if name.startswith("ssl_")}
+        sentinel_options = {**options, **tls, **files, **address.sentinel_login}
+        sentinels = Sentinel(  # type: ignore[no-untyped-call]
+            address.servers, sentinel_kwargs=sentinel_options, **options, **tls, **address.login
         )
-    except (ValueError, RedisError) as error:
-        raise ConfigurationInvalid(f"MAILWRIGHT_REDIS_URL: {error}") from error
+        client: Redis = sentinels.master_for(address.service, redis_class=_SentinelClient)
+        return client
+    if address.socket is not None:
+        return Redis(unix_socket_path=address.socket, **options, **address.login)
+    [(host, port)] = address.servers
+    return Redis(host=host, port=port, **options, **tls, **address.login)
 
 
 # A block is valid for one run of the server. After a restart from a snapshot, or on a replica that takes over, it could

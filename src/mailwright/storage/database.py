@@ -22,6 +22,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from mailwright.domain.errors import ConfigurationInvalid, DatabaseDamaged, NotDurable
 from mailwright.storage.connection import Connection, Connections
 from mailwright.storage.hot import Change, ErrorTypes, HotPath, SqliteHotPath, Work
+from mailwright.storage.postgresql_url import looks_like_postgresql, parse_postgresql
 from mailwright.storage.secret_box import SecretBox
 from mailwright.storage.sqlite import SqliteConnections
 from mailwright.storage.statements import Dialect, Statement
@@ -113,10 +114,11 @@ class Database:
             self._write_lock: asyncio.Lock | None = asyncio.Lock()
             self._waiting_writes = 0
         else:
-            from mailwright.storage import hot_postgresql, postgresql  # noqa: PLC0415 - slow to import
+            from mailwright.storage import hot_postgresql, postgresql, postgresql_servers  # noqa: PLC0415 - slow to import
 
-            self._connections = postgresql.PostgresqlConnections(self.url, pool_size)
-            self._hot = hot_postgresql.PostgresqlHotPath(self.url, postgresql.ARGUMENTS, pool_size)
+            servers = postgresql_servers.PostgresqlServers(self.url)
+            self._connections = postgresql.PostgresqlConnections(servers, pool_size)
+            self._hot = hot_postgresql.PostgresqlHotPath(servers, pool_size)
             self._write_lock = None
         name = str(self.url.database)
         self._durability = _Durability(self._hot, "The database cannot store this now", name)
@@ -210,7 +212,9 @@ def is_missing(database: Database) -> bool:
 
 
 def parse_url(text: str) -> URL:
-    """Parse `sqlite:///file.db` or `postgresql://…`. Mailwright chooses the driver."""
+    """Parse `sqlite:///file.db`, or the address of a PostgreSQL database in any form. Mailwright chooses the driver."""
+    if looks_like_postgresql(text):
+        return parse_postgresql(text)
     try:
         url = make_url(text)
         backend = url.get_backend_name()
@@ -221,8 +225,6 @@ def parse_url(text: str) -> URL:
     match backend:
         case "sqlite":
             return url.set(drivername="sqlite", database=_sqlite_file(url))
-        case "postgresql" | "postgres":
-            return url.set(drivername="postgresql+asyncpg")
         case _:
             raise ConfigurationInvalid(f"MAILWRIGHT_DATABASE_URL: {backend} is not supported; use SQLite or PostgreSQL")
 

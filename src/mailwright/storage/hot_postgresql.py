@@ -1,14 +1,14 @@
 """The hot path on PostgreSQL: prepared statements on bare connections. Imported only if PostgreSQL is used."""
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 import asyncpg
-from sqlalchemy.engine import URL
 
 from mailwright.storage.hot import Change, ErrorTypes, Work, row_class_of
+from mailwright.storage.postgresql_servers import CONNECT_SECONDS, PostgresqlServers
 from mailwright.storage.statements import Statement, merged
 
 T = TypeVar("T")
@@ -19,6 +19,9 @@ _BY_KEY = {"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin"
 
 # A plan is kept for this long, because a plan that was made for an almost empty table is slow once the table is large.
 _PLAN_SECONDS = 60
+
+# A statement of the hot path takes milliseconds. After this long its server is taken as lost.
+_STALLED_SECONDS = 10
 
 # PostgreSQL rolls back one of two deadlocked transactions, which then runs again.
 MAX_DEADLOCK_RETRIES = 3
@@ -42,10 +45,8 @@ class PostgresqlHotPath:
     )
     outage_errors: ErrorTypes = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
-    def __init__(self, url: URL, connect_arguments: dict[str, Any], size: int) -> None:
-        self._dsn = url.set(drivername="postgresql").render_as_string(hide_password=False)
-        settings = {**connect_arguments["server_settings"], **_BY_KEY}
-        self._arguments = {**connect_arguments, "server_settings": settings}
+    def __init__(self, servers: PostgresqlServers, size: int) -> None:
+        self._servers = servers
         self._size = size
         self._pool: asyncpg.Pool | None = None
         self._opening = asyncio.Lock()
@@ -57,31 +58,37 @@ class PostgresqlHotPath:
         return await self._transact(work, within)
 
     async def _transact(self, work: Work[T], within: float | None) -> T:
-        pool = self._pool or await self._open()
-        # Wait at most as long as connecting may take, so that callers get an error instead of queueing.
-        async with pool.acquire(timeout=within or self._arguments["timeout"]) as connection:
-            if within is None:
-                async with connection.transaction():
-                    return await work(_PostgresqlRunner(connection))
-            # Terminating the connection fails every await on it at once; cancelling would wait for the stalled server.
-            watchdog = asyncio.get_running_loop().call_later(within, connection.terminate)
-            try:
-                async with connection.transaction():
-                    return await work(_PostgresqlRunner(connection))
-            finally:
-                watchdog.cancel()
+        async with self._connection(within) as connection, connection.transaction():
+            return await work(_PostgresqlRunner(connection))
 
     async def apply(self, changes: Sequence[Change]) -> bool:
         """Send the changes as one statement, which is its own transaction and takes one round trip."""
         text = merged(tuple(change.statement for change in changes))
         values = [value for change in changes for value in change.statement.bind("postgresql", change.parameters)[1]]
-        pool = self._pool or await self._open()
-        async with pool.acquire(timeout=self._arguments["timeout"]) as connection:
+        async with self._connection(None) as connection:
             try:
                 await connection.execute(text, *values, *(change.expected for change in changes))
             except (asyncpg.InvalidTextRepresentationError, asyncpg.DeadlockDetectedError):
                 return False
         return True
+
+    @asynccontextmanager
+    async def _connection(self, within: float | None) -> AsyncIterator[Any]:
+        """Lend a connection, and terminate it if the block takes too long or the server became a standby.
+
+        Terminating the connection fails every await on it at once; cancelling would wait for the stalled server.
+        """
+        pool = self._pool or await self._open()
+        # Wait at most as long as connecting may take, so that callers get an error instead of queueing.
+        async with pool.acquire(timeout=within or CONNECT_SECONDS) as connection:
+            watchdog = asyncio.get_running_loop().call_later(within or _STALLED_SECONDS, connection.terminate)
+            try:
+                yield connection
+            except asyncpg.ReadOnlySQLTransactionError:
+                connection.terminate()
+                raise
+            finally:
+                watchdog.cancel()
 
     async def close(self) -> None:
         if self._pool is not None:
@@ -91,14 +98,16 @@ class PostgresqlHotPath:
         async with self._opening:
             if self._pool is None:
                 self._pool = await asyncpg.create_pool(
-                    self._dsn,
+                    connect=self._connect,
                     min_size=0,
                     max_size=self._size,
                     connection_class=_Connection,
                     max_cached_statement_lifetime=_PLAN_SECONDS,
-                    **self._arguments,
                 )
             return self._pool
+
+    async def _connect(self, *_: Any, **arguments: Any) -> asyncpg.Connection:
+        return await self._servers.connect(_BY_KEY, **arguments)
 
 
 class _PostgresqlRunner:

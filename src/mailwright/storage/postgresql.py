@@ -3,24 +3,21 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Final
 
 from sqlalchemy import Executable
 from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.postgresql.asyncpg import PGDialect_asyncpg
-from sqlalchemy.engine import URL
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 from mailwright.storage.connection import COMPILED, Fetched, fetched
+from mailwright.storage.postgresql_servers import CONNECT_SECONDS, PostgresqlServers
 
-CONNECT_SECONDS: Final = 5
+# Reports may take long. The hot path has a shorter deadline.
 _COMMAND_SECONDS: Final = 60
-ARGUMENTS: Final = {
-    "timeout": CONNECT_SECONDS,
-    "command_timeout": _COMMAND_SECONDS,
-    # Override the server's default, so that an accepted message is always on disk.
-    "server_settings": {"application_name": "mailwright", "synchronous_commit": "on", "jit": "off"},
-}
+# The server became a standby while the connection was open.
+_READ_ONLY: Final = "25006"
 
 
 class PostgresqlDialect(PGDialect_asyncpg):
@@ -33,6 +30,10 @@ class PostgresqlDialect(PGDialect_asyncpg):
 
     def __hash__(self) -> int:
         return hash(PostgresqlDialect)
+
+    def is_disconnect(self, e: Any, connection: Any, cursor: Any) -> bool:
+        is_lost: bool = super().is_disconnect(e, connection, cursor)  # type: ignore[no-untyped-call]
+        return is_lost or getattr(e, "sqlstate", None) == _READ_ONLY
 
     def _server(self) -> tuple[object, ...]:
         return self.server_version_info, self._backslash_escapes
@@ -57,13 +58,13 @@ class PostgresqlConnection:
 
 
 class PostgresqlConnections:
-    def __init__(self, url: URL, size: int) -> None:
+    def __init__(self, servers: PostgresqlServers, size: int) -> None:
         self._engine = create_async_engine(
-            url.set(drivername="postgresql+mailwright"),
+            "postgresql+mailwright://",
             pool_size=size,
             max_overflow=size,
             pool_timeout=CONNECT_SECONDS,
-            connect_args=ARGUMENTS,
+            async_creator=partial(servers.connect, command_timeout=_COMMAND_SECONDS),
             execution_options={"compiled_cache": COMPILED},
         )
 

@@ -21,7 +21,6 @@ from mailwright.outbox import message_records
 from mailwright.outbox.queue_gauges import FRESH
 from mailwright.outbox.workers import WorkerPresence, WorkerRegistry
 from mailwright.outbox.write_probe import PROBE_TTL
-from mailwright.storage import postgresql
 from mailwright.storage.database import Database
 from mailwright.web.api import health
 from mailwright.web.app import create_app
@@ -262,7 +261,8 @@ async def test_frozen_server_refuses_every_waiting_accept_soon(
 ) -> None:
     for module in ("outbox.accept", "outbox.write_probe", "access.api_keys", "web.api.health"):
         monkeypatch.setattr(f"mailwright.{module}.PROMPT_SECONDS", 0.2)
-    monkeypatch.setitem(postgresql.ARGUMENTS, "timeout", 1.0)
+    monkeypatch.setattr("mailwright.storage.hot_postgresql.CONNECT_SECONDS", 1.0)
+    monkeypatch.setattr("mailwright.storage.postgresql_servers.CONNECT_SECONDS", 1.0)
     url = await postgres_server.create()
     with tempfile.TemporaryDirectory() as folder:  # The path of a socket has at most 107 characters.
         async with stalling_proxy(url, Path(folder)) as (proxied, proxy):

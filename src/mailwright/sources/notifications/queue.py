@@ -30,6 +30,7 @@ from mailwright.sources.notifications.tables import (
 )
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.hot import Runner
+from mailwright.storage.postgresql_url import hosts_of
 
 # The format of `times.format_time`, as a pattern for LIKE.
 OWN_TIME_FORMAT = "____-__-__T__:__:__.___Z"
@@ -266,7 +267,7 @@ def queue_name(database: Database, schema: str | None) -> str:
     if database.dialect == "sqlite":
         place = str(Path(str(url.database)).resolve())
     else:
-        place = f"{url.host or url.query.get('host') or ''}:{url.port or ''}/{url.database}/{schema or ''}"
+        place = f"{hosts_of(url)}:{url.port or ''}/{url.database}/{schema or ''}"
     return hashlib.blake2b(f"{database.dialect}:{place}".encode(), digest_size=8).hexdigest()
 
 

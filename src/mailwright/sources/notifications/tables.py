@@ -11,6 +11,7 @@ from sqlalchemy.sql.expression import TableClause
 
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.storage.database import Database
+from mailwright.storage.postgresql_url import shown
 from mailwright.storage.statements import Statement, statement
 
 NOTIFICATIONS = "open_event_notifications"
@@ -165,7 +166,7 @@ async def inspect_tables(database: Database, schema: str | None) -> QueueTables:
 
 def redacted_url(database: Database) -> str:
     """Return the database URL without its password."""
-    return database.url.set(drivername=database.dialect).render_as_string(hide_password=True)
+    return shown(database.url)
 
 
 def _missing(needed: Mapping[str, tuple[str, ...]], found: Mapping[str, tuple[str, ...]]) -> list[str]:

@@ -1,0 +1,156 @@
+"""Connect to the first suitable server of a PostgreSQL URL, and notice a server that vanishes."""
+
+import random
+import socket
+import ssl
+from typing import Any, Final
+
+import asyncpg
+from asyncpg.exceptions import TargetServerAttributeNotMatched
+from sqlalchemy.engine import URL
+
+from mailwright.storage.postgresql_url import Server, servers_of
+
+# A server that does not respond for this long is left for the next one.
+CONNECT_SECONDS: Final = 5
+_NEXT_HOST_SECONDS: Final = 2
+# The wait for a vanished server, which sends no end of the connection: 3 s without a byte, then a probe per second.
+# macOS and Windows lack some of these options.
+_PROBES: Final = (
+    ("keepalives_idle", "TCP_KEEPIDLE", 3),
+    ("keepalives_interval", "TCP_KEEPINTVL", 1),
+    ("keepalives_count", "TCP_KEEPCNT", 3),
+    ("tcp_user_timeout", "TCP_USER_TIMEOUT", 6_000),
+)
+_PASSED_ON: Final = (
+    "passfile",
+    "sslmode",
+    "sslrootcert",
+    "sslcert",
+    "sslkey",
+    "sslpassword",
+    "sslcrl",
+    "sslnegotiation",
+    "ssl_min_protocol_version",
+    "ssl_max_protocol_version",
+    "krbsrvname",
+    "gsslib",
+)
+_SERVER_SETTINGS: Final = {
+    "application_name": "mailwright",
+    # Override the server's default, so that an accepted message is always on disk.
+    "synchronous_commit": "on",
+    "jit": "off",
+    # A worker that vanishes must not keep its locks: the server probes the connection, too.
+    "tcp_keepalives_idle": "5",
+    "tcp_keepalives_interval": "2",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "10000",
+}
+
+
+# As in libpq, a refused sign-in does not lead to the next server.
+_NEXT_SERVER: Final = (OSError, TargetServerAttributeNotMatched, asyncpg.CannotConnectNowError)
+
+
+class PostgresqlServers:
+    """The servers of a URL, tried in turn; the first one is the last that was suitable."""
+
+    def __init__(self, url: URL) -> None:
+        query = {name: str(value) for name, value in url.query.items()}
+        self._servers: list[Server | None] = [*servers_of(url)] or [None]
+        if query.get("load_balance_hosts") == "random":
+            random.shuffle(self._servers)
+        self._seconds = float(query.get("connect_timeout") or 0)
+        # With several servers one of them is a standby, which cannot store anything.
+        default = "any" if len(self._servers) == 1 else "read-write"
+        wanted = query.get("target_session_attrs", default)
+        self._wanted = ("standby", "any") if wanted == "prefer-standby" else (wanted,)
+        self._port = query.get("port")
+        self._login = {"user": url.username, "password": url.password or None, "database": url.database}
+        self._settings = _server_settings(query)
+        self._tls = _tls(query)
+        self._dsn = str(URL.create("postgresql", query={name: query[name] for name in _PASSED_ON if name in query}))
+        self._probes = _probes(query)
+
+    async def connect(self, settings: dict[str, str] | None = None, **arguments: Any) -> asyncpg.Connection:
+        """Connect. `settings` are further server settings, `arguments` those of the driver."""
+        problems: list[str] = []
+        for wanted in self._wanted:
+            for server in tuple(self._servers):
+                try:
+                    return await self._connect_to(server, wanted, settings or {}, arguments)
+                except BaseException as error:
+                    # The next connection begins with another server, also if this attempt was cancelled.
+                    self._servers.remove(server)
+                    self._servers.append(server)
+                    if len(self._servers) == 1 or not isinstance(error, _NEXT_SERVER):
+                        raise
+                    problems.append(f"{server}: {_reason(error, wanted)}")
+        raise ConnectionError("; ".join(problems))
+
+    async def _connect_to(
+        self, server: Server | None, wanted: str, settings: dict[str, str], arguments: dict[str, Any]
+    ) -> asyncpg.Connection:
+        seconds = self._seconds or (CONNECT_SECONDS if len(self._servers) == 1 else _NEXT_HOST_SECONDS)
+        connection = await asyncpg.connect(
+            self._dsn,
+            host=None if server is None else server.host,
+            port=self._port if server is None else server.port,
+            **self._login,
+            **self._tls,
+            timeout=seconds,
+            target_session_attrs=wanted,
+            server_settings={**self._settings, **settings},
+            **arguments,
+        )
+        if server is not None and not server.is_socket:
+            for option in self._probes:
+                connection._transport.get_extra_info("socket").setsockopt(*option)
+        return connection
+
+
+def _server_settings(query: dict[str, str]) -> dict[str, str]:
+    settings = dict(_SERVER_SETTINGS)
+    if name := query.get("application_name") or query.get("fallback_application_name"):
+        settings["application_name"] = name
+    if options := query.get("options"):
+        settings["options"] = options
+    return settings
+
+
+def _tls(query: dict[str, str]) -> dict[str, Any]:
+    """Return the TLS context if the driver cannot make it itself.
+
+    The driver cannot bind the sign-in to the TLS connection. It is required to be sure of the server, so the server's
+    certificate and name are verified instead.
+    """
+    is_bound = query.get("channel_binding") == "require"
+    root = query.get("sslrootcert")
+    if root != "system" and (not is_bound or query.get("sslmode") == "verify-full"):
+        return {}
+    context = ssl.create_default_context(cafile=None if root == "system" else root)
+    if certificate := query.get("sslcert"):
+        context.load_cert_chain(certificate, query.get("sslkey"), query.get("sslpassword"))
+    return {"ssl": context}
+
+
+def _probes(query: dict[str, str]) -> list[tuple[int, int, int]]:
+    """Return the socket options that end the connection to a server that vanished."""
+    if query.get("keepalives") == "0":
+        return []
+    options = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
+    for name, option, value in _PROBES:
+        if hasattr(socket, option):
+            options.append((socket.IPPROTO_TCP, getattr(socket, option), int(query.get(name) or value)))
+    return options
+
+
+def _reason(error: BaseException, wanted: str) -> str:
+    match error:
+        case TargetServerAttributeNotMatched():
+            return f"is not {wanted}"
+        case TimeoutError():
+            return "no response"
+        case _:
+            return str(error)

@@ -1,0 +1,70 @@
+"""A TCP address in front of a PostgreSQL socket, with TLS as a server that has a certificate offers it."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+from tests.standins.smtp_sink import Certificate
+
+# The request for TLS that a client sends first: its length and a number that no protocol version has.
+_TLS_REQUEST = bytes.fromhex("00000008 04d2162f")
+
+
+class PostgresqlFront:
+    """Forwards in both directions. With a TLS context, it refuses connections without TLS."""
+
+    def __init__(self, server: Path, tls: ssl.SSLContext | None) -> None:
+        self._server = server
+        self._tls = tls
+        self.port = 0
+        self.connections = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            first = await reader.readexactly(8)
+            if first == _TLS_REQUEST:
+                writer.write(b"S" if self._tls else b"N")
+                if self._tls:
+                    await writer.start_tls(self._tls)
+                first = await reader.readexactly(8)
+            elif self._tls:
+                writer.close()
+                return
+            self.connections += 1
+            theirs, ours = await asyncio.open_unix_connection(str(self._server))
+            ours.write(first)
+            await asyncio.gather(_forward(reader, ours), _forward(theirs, writer))
+            ours.close()
+        writer.close()
+
+
+async def _forward(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    while chunk := await source.read(65_536):
+        target.write(chunk)
+        await target.drain()
+    target.close()
+
+
+@asynccontextmanager
+async def postgresql_front(url: str, tls: ssl.SSLContext | None = None) -> AsyncIterator[PostgresqlFront]:
+    [host] = parse_qs(urlsplit(url).query)["host"]
+    front = PostgresqlFront(Path(host) / ".s.PGSQL.5432", tls)
+    server = await asyncio.start_server(front.serve, "127.0.0.1", 0)
+    front.port = server.sockets[0].getsockname()[1]
+    try:
+        yield front
+    finally:
+        server.close()
+
+
+def a_tls_context(own: Certificate, client: Certificate | None = None) -> ssl.SSLContext:
+    """Return the server's TLS context, which requires the certificate of a client if one is given."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(own.file, own.key_file)
+    if client is not None:
+        context.load_verify_locations(client.file)
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
