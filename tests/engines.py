@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shutil
+import subprocess
 import tempfile
 import uuid
 import warnings
@@ -156,6 +157,20 @@ class PostgresServer:
     def start_again(self) -> None:
         with self._server._lock:
             self._server.ensure_postgres_running()
+
+    def move(self, network: str, address: str) -> None:
+        """Start the server again in a network namespace, where it listens on an address, too."""
+        own = self._server
+        self.stop_at_once()
+        with (own.pgdata / "pg_hba.conf").open("a") as rules:
+            rules.write(f"\nhost all all {address}/24 trust\n")
+        as_user = ("setpriv", "--reuid", own.system_user, "--regid", own.system_user, "--clear-groups")
+        options = f"-h {address} -k {own.get_postmaster_info().socket_dir}"
+        start = (str(own.bin_path / "pg_ctl"), "-w", "-D", str(own.pgdata), "-l", str(own.log), "-o", options, "start")
+        subprocess.run(
+            ("ip", "netns", "exec", network, *as_user, *start), check=True, stdout=subprocess.DEVNULL, cwd="/"
+        )
+        self.start_again()
 
     def copy(self, folder: Path) -> "PostgresServer":
         """Start a standby in another folder, which follows this server."""

@@ -43,6 +43,7 @@ from tests.faults import (
     submissions,
     supervised,
     templates,
+    vanishing,
     webhooks,
 )
 from tests.faults.figures import Figures
@@ -93,6 +94,21 @@ async def lost_database(_engine: str, **sizes: Any) -> Figures:
     with postgresql() as server:
         async with a_stage(await server.create()) as stage:
             return await outages.run(stage, server, **sizes)
+
+
+async def vanished_database(_engine: str, **sizes: Any) -> Figures:
+    far = vanishing.FarServer()
+    if not far.can_be_made():
+        figures = Figures()
+        figures.note("skipped", "a network namespace needs root and iproute2")
+        return figures
+    try:
+        with postgresql() as server:
+            url = await server.create()
+            async with a_stage(far.url(server, url)) as stage:
+                return await vanishing.run(stage, far, **sizes)
+    finally:
+        far.remove()
 
 
 async def lost_valkey(engine: str, **sizes: Any) -> Figures:
@@ -205,6 +221,14 @@ RUNS = (
     Run("drains", "SIGTERM under load", staged(drains.run), {"stops": 50}, {"stops": 6}),
     Run("freezes", "stopped past the lock", staged(freezes.run), {"freezes": 20}, {"freezes": 4}),
     Run("outages", "PostgreSQL lost", lost_database, {"outages": 20}, {"outages": 4}, POSTGRESQL),
+    Run(
+        "vanishing",
+        "machine of PostgreSQL vanishes",
+        vanished_database,
+        long={"times": 6, "seconds": 30},
+        quick={"times": 2, "seconds": 12},
+        engines=POSTGRESQL,
+    ),
     Run("outages", "Valkey flushed, frozen, gone", lost_valkey, {"limit": 1_000}, {"limit": 200}),
     Run("backups", "backup and restore killed at each step", staged(backups.run), {"points": 10}, {"points": 3}),
     Run("copies", "database put back without its marker", staged(copies.run), {"messages": 1_000}, {"messages": 100}),

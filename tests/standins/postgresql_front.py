@@ -50,8 +50,8 @@ async def _forward(source: asyncio.StreamReader, target: asyncio.StreamWriter) -
 
 @asynccontextmanager
 async def postgresql_front(url: str, tls: ssl.SSLContext | None = None) -> AsyncIterator[PostgresqlFront]:
-    [host] = parse_qs(urlsplit(url).query)["host"]
-    front = PostgresqlFront(Path(host) / ".s.PGSQL.5432", tls)
+    [folder] = parse_qs(urlsplit(url).query)["host"]
+    front = PostgresqlFront(Path(folder) / ".s.PGSQL.5432", tls)
     server = await asyncio.start_server(front.serve, "127.0.0.1", 0)
     front.port = server.sockets[0].getsockname()[1]
     try:
