@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from mailwright.app.named_providers import NamedProvider, NamedProviders
 from mailwright.audience.status import SoftBounces
@@ -74,11 +74,21 @@ def make_webhooks(settings: Settings, reports: ReportRecorder, clock: Clock) -> 
 def _make(kinds: Iterable[ProviderKind], settings: Settings, clock: Clock) -> dict[str, ProviderWebhook]:
     """Make the configured webhooks. The code of the others is not imported."""
     made = {
-        kind.name: kind.load_events().make_webhook(settings, clock)
+        kind.name: _make_webhook(kind, settings, clock)
         for kind in kinds
         if kind.webhook is not None and (kind.webhook.is_optional or getattr(settings, kind.webhook.setting))
     }
     return {name: webhook for name, webhook in made.items() if webhook is not None}
+
+
+def _make_webhook(kind: ProviderKind, settings: Settings, clock: Clock) -> ProviderWebhook | None:
+    try:
+        return cast("ProviderWebhook | None", kind.load_events().make_webhook(settings, clock))
+    except Exception as error:
+        if kind.plugin_api is None or isinstance(error, ConfigurationInvalid):
+            raise
+        log.error("plugin_failed", plugin=kind.name, exc_info=error)
+        return None
 
 
 def verify_inbound(settings: Settings) -> None:
@@ -105,6 +115,9 @@ def _event_problems(kind: ProviderKind, settings: Settings) -> Sequence[str]:
             kind.load_events().make_webhook(settings, SystemClock())
     except ConfigurationInvalid as error:
         return error.problems if kind.checks_events else error.of(variable_of(kind.webhook.setting)).problems
+    except Exception:
+        if kind.plugin_api is None:
+            raise
     return ()
 
 

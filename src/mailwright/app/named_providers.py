@@ -12,7 +12,7 @@ from mailwright.domain.message import Source
 from mailwright.domain.provider_routes import ProviderRoutes, check_provider_name
 from mailwright.domain.translation import lazy_gettext, lazy_join
 from mailwright.ops.provider_kind import ProviderKind
-from mailwright.ops.provider_kinds import KINDS
+from mailwright.ops.provider_kinds import KIND_PROBLEMS, KINDS
 from mailwright.ops.secret_files import holds_secret
 from mailwright.ops.settings import Settings
 from mailwright.ops.stored import parse_stored, variable_of
@@ -134,8 +134,8 @@ async def load_named(database: Database, settings: Settings) -> NamedProviders:
 
 
 def named_provider(found: ProviderConfiguration, settings: Settings) -> NamedProvider:
-    if found.problem is not None:
-        return NamedProvider(found.name, found.kind, settings, found.problem, found.account)
+    if (problem := found.problem or KINDS[found.kind].problem) is not None:
+        return NamedProvider(found.name, found.kind, settings, problem, found.account)
     values, problems = parse_stored(found.settings)
     own = settings.model_copy(update=_OWN | values | {"provider": found.kind})
     problems += _find_problems(own)
@@ -212,6 +212,8 @@ class ProviderService:
 
     def verified(self, kind: str, given: Mapping[str, str]) -> dict[str, str]:
         """Return the settings by field, or raise an error that names the setting and the fix."""
+        if kind in KIND_PROBLEMS:
+            raise InvalidInput(KIND_PROBLEMS[kind], field="kind")
         if kind not in KINDS:
             raise InvalidInput("The provider must be one of {kinds}.", field="kind", kinds=", ".join(KINDS))
         fields = {_field(kind, name): text.strip() for name, text in given.items()}

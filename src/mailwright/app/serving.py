@@ -25,6 +25,7 @@ from mailwright.app.listening import address_of
 from mailwright.app.mailouts import drain_mailouts, run_mailouts
 from mailwright.app.outbound_webhooks import dispatch_due_webhooks, run_webhook_dispatcher
 from mailwright.app.outbox_table import run_outbox_table
+from mailwright.app.plugin_sources import run_plugin_sources
 from mailwright.app.profiles import drain_profiles, run_profiles
 from mailwright.app.quotas import run_quota_syncs
 from mailwright.app.restore_checks import check_for_restore, make_guard, run_guard
@@ -246,6 +247,7 @@ async def _run_background_duties(engine: Engine) -> None:
             run_size_recorder(database, clock),
             run_certificate_checks(settings, database, clock),
             run_outbox_table(engine),
+            run_plugin_sources(engine),
             run_domain_checks(engine.sender_domains, database, clock),
             EventSchemaCounter(database).run(),
         ):

@@ -25,8 +25,9 @@ from mailwright.domain.dns_records import DnsState
 from mailwright.domain.errors import ConfigurationInvalid, DatabaseDamaged, MailwrightError
 from mailwright.domain.findings import Finding, Verdict, ok, problem, warning
 from mailwright.events.unknown_sends import find_unknown_sends
-from mailwright.ops.provider_kinds import KINDS
+from mailwright.ops.provider_kinds import KINDS, PLUGIN_PROBLEMS
 from mailwright.ops.settings import Settings
+from mailwright.ops.source_kinds import SOURCE_KINDS, SOURCE_PROBLEMS
 from mailwright.ops.stored import variable_of
 from mailwright.ops.unknown_settings import find_unknown_settings
 from mailwright.outbox.sender_domains import list_domains
@@ -49,7 +50,7 @@ async def check(settings: Settings) -> AsyncIterator[Finding]:
     settings, unusable, named = await _with_stored(settings)
     for each in unusable:
         yield problem("settings", each, "restore the key file, or enter the value again; until then, nothing is sent")
-    for finding in _settings(settings):
+    for finding in (*_settings(settings), *_plugins(settings)):
         yield finding
     for unknown in find_unknown_settings(os.environ):
         yield warning("settings", f"{unknown.name} {unknown.problem}", "correct the name, or unset the variable")
@@ -99,6 +100,15 @@ def _settings(settings: Settings) -> Iterator[Finding]:
             yield problem("settings", each, "correct the setting; until then, Mailwright does not start")
     else:
         yield ok("settings", "all valid")
+
+
+def _plugins(settings: Settings) -> Iterator[Finding]:
+    for each in (*PLUGIN_PROBLEMS.values(), *SOURCE_PROBLEMS.values()):
+        yield problem("plugin", each, "install a version that fits, or uninstall the package; messages for it wait")
+    for name in settings.sources:
+        if name not in SOURCE_KINDS and name not in SOURCE_PROBLEMS:
+            summary = f"MAILWRIGHT_SOURCES names {name}, but no installed package adds this source"
+            yield problem("plugin", summary, "install the package, or remove the name")
 
 
 async def _storage(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:

@@ -141,6 +141,8 @@ class ProviderKind:
     usual_hourly_limit: int | None = None  # Of the provider's usual plan, if no other limit is set.
     from_refused: tuple[str, ...] = ()  # Error codes of a From address that the provider does not accept.
     sender_not_allowed: tuple[str, ...] = ()  # Error codes of a sender that the account must not use.
+    plugin_api: int | None = None  # Plugins set it to `PLUGIN_API` of `ops/plugins.py`.
+    problem: str | None = None  # Why the kind cannot be used; only in kinds that the registry makes.
 
     @property
     def settings(self) -> tuple[str, ...]:

@@ -39,8 +39,9 @@ from mailwright.domain.translation import english_text, lazy_gettext, lazy_text,
 from mailwright.domain.working_hours import parse_working_hours
 from mailwright.ops import amazonsender
 from mailwright.ops.provider_kind import split_commas
-from mailwright.ops.provider_kinds import KINDS
+from mailwright.ops.provider_kinds import KIND_PROBLEMS, KINDS
 from mailwright.ops.secret_files import HAS_PASSWORD, secret_problems, secret_values
+from mailwright.ops.source_kinds import SOURCE_KINDS
 
 CONFIG_FILE = "mailwright.toml"
 # Environment variables with the path of a settings file.
@@ -59,10 +60,10 @@ if TYPE_CHECKING:
     class _ProviderFields:
         """The settings of all kinds of providers."""
 else:
-    ProviderName = Literal[tuple(KINDS)]
-    _ProviderFields = type(
-        "_ProviderFields", tuple(kind.fields for kind in reversed(KINDS.values()) if kind.fields is not None), {}
-    )
+    # A plugin that cannot be used does not stop Mailwright: messages wait for it.
+    ProviderName = Literal[(*KINDS, *KIND_PROBLEMS)]
+    _kinds = (*reversed(KINDS.values()), *SOURCE_KINDS.values())
+    _ProviderFields = type("_ProviderFields", tuple(kind.fields for kind in _kinds if kind.fields is not None), {})
 
 
 def http_address(host: str, port: int) -> str:
@@ -1064,6 +1065,18 @@ class Settings(_ProviderFields, BaseSettings):
             description="Database of an application whose table `mailwright_outbox` is relayed.",
         ),
     ] = None
+    sources: Annotated[
+        list[str],
+        NoDecode,
+        BeforeValidator(split_commas),
+        Field(
+            alias="MAILWRIGHT_SOURCES",
+            description="Sources of plugins that are switched on, separated by commas.",
+        ),
+    ] = []
+    sources_tenant: Annotated[
+        str, Field(alias="MAILWRIGHT_SOURCES_TENANT", description="Tenant that sends the email of these sources.")
+    ] = "default"
     outbox_tenant: Annotated[
         str, Field(alias="MAILWRIGHT_OUTBOX_TENANT", description="Tenant that sends the email of this table.")
     ] = "default"

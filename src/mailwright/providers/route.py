@@ -10,7 +10,7 @@ from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.message import Claimed
 from mailwright.domain.permits import Deferral, DeferReason
 from mailwright.domain.results import ErrorCategory, SendResult
-from mailwright.ops.provider_kinds import KINDS
+from mailwright.ops.provider_kinds import KIND_PROBLEMS, KINDS
 from mailwright.ops.settings import Settings
 from mailwright.providers.circuit_breaker import LONGEST, CircuitBreaker, CircuitState
 from mailwright.providers.learned_rate import LearnedRate
@@ -170,7 +170,7 @@ def providers_of(settings: Settings) -> Mapping[str, int | None]:
     """Return the configured providers with their weights."""
     if settings.route is None:
         return {settings.provider: None}
-    return parse_route(settings.route, tuple(KINDS))
+    return parse_route(settings.route, (*KINDS, *KIND_PROBLEMS))
 
 
 def parse_route(text: str, known: Sequence[str]) -> dict[str, int | None]:

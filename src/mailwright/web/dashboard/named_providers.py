@@ -184,7 +184,8 @@ async def _one_page(
 ) -> Response:
     everything, problem = await engine.providers.list_all(), named_provider(found, engine.settings).problem
     shown = named_provider_response(found, everything, problem=problem, public_url=engine.public_url)
-    stored = {variable_of(name): text for name, text in found.settings.items() if not is_secret(name)}
+    known = [name for name in fields_of(found.kind) if name in found.settings and not is_secret(name)]
+    stored = {variable_of(name): found.settings[name] for name in known}
     values = {
         "provider": shown,
         "updated_at": found.updated_at,

@@ -1,0 +1,1 @@
+"""A source that watches a folder."""

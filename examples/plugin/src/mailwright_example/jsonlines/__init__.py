@@ -1,0 +1,1 @@
+"""A provider that writes JSON lines."""
