@@ -141,3 +141,18 @@ async def test_remote_contacts_are_listed_exported_and_erased(far: Commands, api
     erased = await far.ok("contact", "erase", "ada@example.com", "--yes")
     assert erased.out.startswith("Contact erased. Messages whose content was erased: 0.")
     assert (await far.run("contact", "show", "bob/sales@example.com")).code == 2
+
+
+async def test_remote_templates_are_shown_compared_and_archived(far: Commands, api: Api) -> None:
+    for word in ("Hello", "Welcome"):
+        await api.client.put("/v1/templates/greeting", json={"subject": word, "html": f"<p>{word} {{{{ plan }}}}</p>"})
+    shown = await far.ok("template", "show", "greeting", "--version", "1")
+    assert shown.out.startswith("greeting, version 1, created ")
+    assert "Subject: Hello\nVariables: plan\n\n<p>Hello {{ plan }}</p>" in shown.out
+    assert [each["version"] for each in (await far.ok("template", "versions", "greeting", "--json")).json] == [2, 1]
+    assert "+<p>Welcome {{ plan }}</p>" in (await far.ok("template", "diff", "greeting")).out
+    assert (await far.ok("template", "diff", "greeting", "2", "2")).out == "No differences.\n"
+    assert (await far.ok("template", "archive", "greeting")).out == "Archived the template greeting.\n"
+    assert (await far.run("template", "list")).code == 2
+    await far.ok("domain", "add", "acme.example")
+    assert "acme.example: 0 messages in 0 reports" in (await far.ok("dmarc", "show", "acme.example")).out

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 MODULES: Final = {
     "contact": "contacts",
     "dead-letter": "dead_letters",
+    "dmarc": "dmarc_reports",
     "domain": "domains",
     "event": "contact_events",
     "form": "forms",
@@ -21,6 +22,7 @@ MODULES: Final = {
     "list": "lists",
     "segment": "segments",
     "suppression": "suppressions",
+    "template": "templates",
     "tenant": "tenants",
     "webhook": "webhooks",
 }

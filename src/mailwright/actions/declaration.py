@@ -216,8 +216,8 @@ class Noun:
         """Declare a POST. One to the path of the noun creates an object."""
         return self._declare("POST", path, status or (HTTPStatus.OK if path else HTTPStatus.CREATED), **declared)
 
-    def put(self, path: str = "", **declared: Any) -> Callable[[Run], Run]:
-        return self._declare("PUT", path, HTTPStatus.OK, **declared)
+    def put(self, path: str = "", *, status: HTTPStatus = HTTPStatus.OK, **declared: Any) -> Callable[[Run], Run]:
+        return self._declare("PUT", path, status, **declared)
 
     def patch(self, path: str = "", **declared: Any) -> Callable[[Run], Run]:
         return self._declare("PATCH", path, HTTPStatus.OK, **declared)

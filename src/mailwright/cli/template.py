@@ -1,4 +1,7 @@
-"""`mailwright template`: email templates. Every change creates a new version."""
+"""`mailwright template`: commands that read and write files, request links, or list one row for each locale.
+
+The others are derived from the actions.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,19 +12,21 @@ import orjson
 import typer
 from rich.text import Text
 
+from mailwright.actions.templates import noun, starter_responses
 from mailwright.app.link_checks import dead_links
 from mailwright.app.sender_dns import check_sender
 from mailwright.app.template_checks import check_template
-from mailwright.app.template_removal import make_template_removal
 from mailwright.app.templates import make_templates
+from mailwright.cli.derived import make_group
 from mailwright.cli.exit_codes import NEGATIVE
 from mailwright.cli.opening import Installation, find_tenant, run
-from mailwright.cli.options import BlocksFile, HtmlFile, Json, MarkdownFile, MjmlFile, State, Tenant, group
-from mailwright.cli.output import clock_time, out, print_json, print_rows, zone_time
-from mailwright.content.blocks.starters import list_starters, load_starter
+from mailwright.cli.options import BlocksFile, HtmlFile, Json, MarkdownFile, MjmlFile, State, Tenant
+from mailwright.cli.output import clock_time, out, print_json, print_rows
+from mailwright.cli.remote import require_local
+from mailwright.content.blocks.starters import load_starter
 from mailwright.content.formats import TemplateFormat
 from mailwright.content.presend_checks import IssueLevel, PresendIssue, links_of
-from mailwright.content.template_store import StoredTemplate, TemplateDraft, TemplateStore, diff_versions
+from mailwright.content.template_store import StoredTemplate, TemplateDraft, TemplateStore
 from mailwright.content.variables import Variable, standard_values
 from mailwright.domain.findings import Verdict
 from mailwright.domain.foreign_json import load_json
@@ -29,16 +34,9 @@ from mailwright.domain.locales import DEFAULT_LOCALE
 from mailwright.domain.record_state import RecordState
 from mailwright.ops.settings import Settings
 from mailwright.outbox import tenants
-from mailwright.outbox.audit_log import CONSOLE
-from mailwright.schemas.templates import (
-    TemplateVersionResponse,
-    starter_response,
-    template_check_response,
-    template_preview_response,
-    template_response,
-)
+from mailwright.schemas.templates import TemplateVersionResponse, template_check_response, template_preview_response
 
-app = group("Email templates.")
+app = make_group(noun)
 
 TemplateId = Annotated[
     str, typer.Argument(metavar="ID", help="The template id, for example receipt.", show_default=False)
@@ -106,35 +104,13 @@ def create(
 @app.command()
 def starters(as_json: Json = False) -> None:
     """List the starters: complete emails to begin with."""
+    require_local("This command")
+    found = starter_responses()
     if as_json:
-        print_json([starter_response(each).to_dict() for each in list_starters()])
+        print_json([each.to_dict() for each in found])
         return
-    rows = ((each.name, each.kind, each.description) for each in list_starters())
+    rows = ((each.name, each.kind, each.description) for each in found)
     print_rows(("Starter!", "For", "Description"), rows, nothing="")
-
-
-@app.command()
-def show(
-    template_id: TemplateId,
-    locale: Locale = None,
-    version: VersionNumber = None,
-    tenant: Tenant = tenants.DEFAULT,
-    as_json: Json = False,
-) -> None:
-    """Show the source of a template version, by default the newest."""
-    found, _ = run(lambda at: _find_version(at, tenant, template_id, locale, version))
-    if as_json:
-        print_json(template_response(found).to_dict())
-        return
-    for line in (
-        f"{_version_label(found)}, created {zone_time(found.created_at)}",
-        f"Subject: {found.subject}",
-        f"Variables: {', '.join(_variable_label(each) for each in found.expected_variables()) or 'none'}",
-        f"\n{found.body}",
-    ):
-        out.print(line, markup=False)
-    if found.text is not None:
-        out.print(f"\n{found.text}", markup=False)
 
 
 @app.command("list")
@@ -147,69 +123,15 @@ def list_command(state: State = RecordState.ACTIVE, tenant: Tenant = tenants.DEF
         return [stored for by_locale in newest for stored in by_locale.values()]
 
     found = run(work)
-    nothing = f"The tenant {tenant} has no templates. Create one with `mailwright template create ID`."
-    _print_versions(found, as_json=as_json, nothing=nothing)
-
-
-@app.command()
-def versions(template_id: TemplateId, tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> None:
-    """List all versions of a template, newest first."""
-
-    async def work(at: Installation) -> list[StoredTemplate]:
-        owner = await find_tenant(at, tenant)
-        return await _store(at).versions(owner.id, template_id)
-
-    _print_versions(run(work), as_json=as_json, nothing="")
-
-
-@app.command()
-def archive(template_id: TemplateId, tenant: Tenant = tenants.DEFAULT) -> None:
-    """Hide a template from lists. Emails that name its id still work; a new version brings it back."""
-    run(lambda at: _remove(at, tenant, "archive", template_id))
-    out.print(f"Archived the template {template_id}.", markup=False)
-
-
-@app.command()
-def delete(template_id: TemplateId, tenant: Tenant = tenants.DEFAULT) -> None:
-    """Delete a template. Emails that were already accepted still use it."""
-    run(lambda at: _remove(at, tenant, "delete", template_id))
-    out.print(
-        f"Deleted the template {template_id}. `mailwright template restore {template_id}` brings it back.",
-        markup=False,
-        soft_wrap=True,
+    if as_json:
+        print_json([TemplateVersionResponse.model_validate(stored).to_dict() for stored in found])
+        return
+    rows = (
+        (one.template_id, one.version, one.locale or "default", one.format, one.subject, clock_time(one.created_at))
+        for one in found
     )
-
-
-@app.command()
-def restore(template_id: TemplateId, tenant: Tenant = tenants.DEFAULT) -> None:
-    """Bring back an archived or deleted template."""
-    run(lambda at: _remove(at, tenant, "restore", template_id))
-    out.print(f"Restored the template {template_id}.", markup=False)
-
-
-async def _remove(at: Installation, tenant: str, action: str, template_id: str) -> None:
-    owner = await find_tenant(at, tenant)
-    removal = make_template_removal(at.settings, at.database, at.clock)
-    actions = {"archive": removal.archive, "delete": removal.delete, "restore": removal.restore}
-    await actions[action](owner.id, template_id, actor=CONSOLE)
-
-
-@app.command()
-def diff(
-    template_id: TemplateId,
-    before: Annotated[
-        int | None, typer.Argument(min=1, help="The older version.", show_default="the previous one")
-    ] = None,
-    after: Annotated[int | None, typer.Argument(min=1, help="The newer version.", show_default="the newest")] = None,
-    tenant: Tenant = tenants.DEFAULT,
-) -> None:
-    """Show the differences between two versions."""
-
-    async def work(at: Installation) -> str:
-        owner = await find_tenant(at, tenant)
-        return diff_versions(*await _store(at).versions_to_compare(owner.id, template_id, before, after))
-
-    out.print(run(work) or "No differences.\n", end="", markup=False, soft_wrap=True)
+    nothing = f"The tenant {tenant} has no templates. Create one with `mailwright template create ID`."
+    print_rows(("Template!", "Version#", "Locale!", "Format!", "Subject", "Created ({zone})!"), rows, nothing=nothing)
 
 
 @app.command()
@@ -323,25 +245,6 @@ def _draft(files: Mapping[TemplateFormat, TextIO], starter: str | None, subject:
 
 def _store(at: Installation) -> TemplateStore:
     return make_templates(at.settings, at.database, at.clock)
-
-
-def _print_versions(found: list[StoredTemplate], *, as_json: bool, nothing: str) -> None:
-    if as_json:
-        print_json([TemplateVersionResponse.model_validate(stored).to_dict() for stored in found])
-        return
-    rows = (
-        (one.template_id, one.version, one.locale or "default", one.format, one.subject, clock_time(one.created_at))
-        for one in found
-    )
-    print_rows(("Template!", "Version#", "Locale!", "Format!", "Subject", "Created ({zone})!"), rows, nothing=nothing)
-
-
-def _version_label(stored: StoredTemplate) -> str:
-    return f"{stored.template_id}, version {stored.version}" + (f", for {stored.locale}" if stored.locale else "")
-
-
-def _variable_label(variable: Variable) -> str:
-    return variable.name if variable.is_required else f"{variable.name} (optional)"
 
 
 def _parse_variable(text: str) -> Variable:

@@ -1,22 +1,20 @@
 """Models of templates and their versions."""
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import orjson
 from pydantic import Field
 
-from mailwright.content.blocks.starters import Starter
 from mailwright.content.formats import TemplateFormat
 from mailwright.content.presend_checks import PresendIssue
 from mailwright.content.template import RenderedEmail
 from mailwright.content.template_store import StoredTemplate, TemplateDraft
 from mailwright.content.variables import Variable
 from mailwright.domain.locales import DEFAULT_LOCALE
-from mailwright.domain.record_state import RecordState
-from mailwright.schemas.base import ResponseModel, Time, extend
-from mailwright.sources.api.fields import Content, Line, Locale, Matching, RequestModel, Value, Variables
+from mailwright.schemas.base import ResponseModel, Time, combine
+from mailwright.sources.api.fields import Content, Line, Locale, Matching, RequestModel, Value
 from mailwright.sources.api.validation import FieldError, RequestInvalid, parse
 
 VersionNumber = Annotated[int, Field(ge=1, le=2**31 - 1)]
@@ -27,36 +25,6 @@ VariableName = Annotated[
     ),
 ]
 _TEMPLATE_ID = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
-
-
-class TemplateListQuery(RequestModel):
-    limit: Annotated[int, Field(ge=1, le=200, description="Maximum number of entries.")] = 50
-    after: Annotated[str, Field(max_length=100, description="`nextAfter` of the previous page.")] = ""
-    state: Annotated[
-        RecordState, Field(description="`archived` and `deleted` templates are not among the `active` ones.")
-    ] = RecordState.ACTIVE
-
-
-class TemplateVersionQuery(RequestModel):
-    locale: Annotated[Locale | None, Field(description="The latest version for this locale.")] = None
-    version: Annotated[VersionNumber | None, Field(description="The version with this number.")] = None
-
-
-class TemplateCheckQuery(TemplateVersionQuery):
-    bulk: Annotated[
-        bool | None,
-        Field(
-            description="Bulk email needs an unsubscribe link and a postal address. "
-            "Default: true, unless the footer of a design is transactional."
-        ),
-    ] = None
-
-
-class TemplateDiffQuery(RequestModel):
-    before: Annotated[VersionNumber | None, Field(description="Default: the previous version of the same locale.")] = (
-        None
-    )
-    after: Annotated[VersionNumber | None, Field(description="Default: the latest version.")] = None
 
 
 class TemplateVariableRequest(RequestModel):
@@ -106,30 +74,6 @@ class TemplateRequest(RequestModel):
         ]
 
 
-class StarterResponse(ResponseModel):
-    """A template to begin with. `document` is the `blocks` of a new template."""
-
-    name: str
-    title: str
-    description: str
-    kind: Literal["bulk", "transactional"]
-    subject: str
-    variables: list["TemplateVariableResponse"]
-    document: dict[str, Any]
-
-
-class StarterListResponse(ResponseModel):
-    starters: list[StarterResponse]
-
-
-class TemplatePreviewRequest(RequestModel):
-    """Values for the variables, and the version: the latest for a locale, or one by its number."""
-
-    variables: Variables | None = None
-    locale: Locale | None = None
-    version: VersionNumber | None = None
-
-
 class TemplateVariableResponse(ResponseModel):
     name: str
     required: bool
@@ -154,28 +98,6 @@ class TemplateResponse(TemplateVersionResponse):
     html: str
     text: str | None
     variables: list[TemplateVariableResponse]
-
-
-class TemplateVersionListResponse(ResponseModel):
-    versions: list[TemplateVersionResponse]
-
-
-class TemplateSummaryResponse(ResponseModel):
-    """A template with the latest version of each locale, the default version first."""
-
-    template_id: str
-    newest: list[TemplateVersionResponse]
-
-
-class TemplateListResponse(ResponseModel):
-    templates: list[TemplateSummaryResponse]
-    next_after: str | None
-
-
-class TemplateDiffResponse(ResponseModel):
-    """The differences in the format of `diff -u`; empty if there are none."""
-
-    difference: str
 
 
 class TemplatePreviewResponse(ResponseModel):
@@ -204,7 +126,10 @@ class TemplateCheckResponse(ResponseModel):
 
 
 def parse_template(body: Any) -> TemplateRequest:
-    request = parse(TemplateRequest, body)
+    return require_one_body(parse(TemplateRequest, body))
+
+
+def require_one_body(request: TemplateRequest) -> TemplateRequest:
     if len(request.bodies()) != 1:
         raise RequestInvalid([FieldError("html", "REQUIRED", "give exactly one of html, mjml, markdown and blocks")])
     return request
@@ -217,46 +142,17 @@ def check_template_id(template_id: str) -> None:
 
 
 def template_response(stored: StoredTemplate) -> TemplateResponse:
-    return extend(
-        TemplateResponse,
-        TemplateVersionResponse.model_validate(stored),
-        body=stored.body,
-        html=stored.html,
-        text=stored.text,
-        variables=[variable_response(each) for each in stored.expected_variables()],
+    return combine(
+        TemplateResponse, stored, variables=[variable_response(each) for each in stored.expected_variables()]
     )
 
 
 def variable_response(variable: Variable) -> TemplateVariableResponse:
-    return TemplateVariableResponse(name=variable.name, required=variable.is_required, sample=variable.sample)
-
-
-def starter_response(starter: Starter) -> StarterResponse:
-    return StarterResponse(
-        name=starter.name,
-        title=starter.title,
-        description=starter.description,
-        kind=starter.kind,
-        subject=starter.subject,
-        variables=[variable_response(each) for each in starter.variables],
-        document=starter.document,
-    )
-
-
-def template_summary_response(latest: Mapping[str, StoredTemplate]) -> TemplateSummaryResponse:
-    versions = [TemplateVersionResponse.model_validate(stored) for _, stored in sorted(latest.items())]
-    return TemplateSummaryResponse(template_id=versions[0].template_id, newest=versions)
+    return combine(TemplateVariableResponse, variable, required=variable.is_required)
 
 
 def template_preview_response(stored: StoredTemplate, rendered: RenderedEmail) -> TemplatePreviewResponse:
-    return TemplatePreviewResponse(
-        template_id=stored.template_id,
-        version=stored.version,
-        locale=stored.locale,
-        subject=rendered.subject,
-        html=rendered.html or "",
-        text=rendered.text or "",
-    )
+    return combine(TemplatePreviewResponse, rendered, stored, html=rendered.html or "", text=rendered.text or "")
 
 
 def template_check_response(issues: Sequence[PresendIssue]) -> TemplateCheckResponse:

@@ -41,8 +41,6 @@ from mailwright.web.api import (
     retention,
     sequences,
     shadow,
-    template_starters,
-    templates,
 )
 from mailwright.web.api.derived import ROUTERS as DERIVED_ROUTERS
 from mailwright.web.api.dropin import ROUTERS as DROP_IN_ROUTERS
@@ -71,8 +69,6 @@ API = (
     contact_events,
     dmarc_reports,
     shadow,
-    templates,
-    template_starters,
     images,
     forecast,
     brand,

@@ -41,6 +41,8 @@ BODIES: dict[str, Any] = {
     "segment count": {"filter": FILTER},
     "segment change": {"name": "Renamed"},
     "suppression add": {"email": "grace@example.com"},
+    "template write": {"subject": "Hello", "html": "<p>Hello</p>"},
+    "template preview": {},
     "tenant create": {"name": "fresh"},
     "tenant edit": {"weight": 2},
     "webhook create": {"url": "https://example.com/fresh"},
@@ -49,7 +51,7 @@ BODIES: dict[str, Any] = {
 # Actions that are audited only if they change something, which their request here does not.
 UNCHANGED = {"domain check"}
 # Actions that create the object in the caller's tenant.
-MAKES_ONES_OWN = {"contact put"}
+MAKES_ONES_OWN = {"contact put", "template write"}
 
 
 @pytest.fixture
@@ -75,7 +77,9 @@ async def places(api: Api) -> dict[str, str]:
     webhook = (await api.client.post("/v1/webhooks", json={"url": "https://example.com/hook"})).json()["webhookId"]
     delivery = (await api.client.post(f"/v1/webhooks/{webhook}/test")).json()["deliveryId"]
     named = {"listKey": "news", "segmentKey": "vip", "email:path": "bob@example.com"}
-    named |= {"domainName": "acme.example", "formId": form}
+    for html in ("<p>Hello</p>", "<p>Hello again</p>"):
+        await api.client.put("/v1/templates/receipt", json={"subject": "Hello", "html": html})
+    named |= {"templateId": "receipt", "domainName": "acme.example", "formId": form}
     await api.engine.users.create("ada", PASSWORD, Role.ADMIN, actor="test")
     await tenants.create(api.engine.database, api.engine.clock, "empty")
     key = await api.engine.keys.issue(1, "spare")

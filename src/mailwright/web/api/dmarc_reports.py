@@ -1,26 +1,16 @@
-"""HTTP routes of DMARC reports."""
+"""The HTTP route that imports DMARC reports. It is written by hand, because its body is a file."""
 
 from http import HTTPStatus
 from typing import Annotated, Any
 
 from fastapi import Query, Request
+from pydantic import Field
 from starlette.responses import Response
 
 from mailwright.access.roles import Scope
-from mailwright.app.dmarc import require_reported_domain
-from mailwright.domain.clock import DAY
+from mailwright.actions.dmarc_reports import DmarcImportResponse, dmarc_import_response
 from mailwright.events.dmarc.unpack import MAX_FILE_BYTES
-from mailwright.outbox.dmarc_reports import list_refusals, list_totals, load_domain_report
-from mailwright.schemas.dmarc import (
-    DmarcDomainListResponse,
-    DmarcImportQuery,
-    DmarcImportResponse,
-    DmarcQuery,
-    DmarcReportResponse,
-    dmarc_domain_response,
-    dmarc_import_response,
-    dmarc_report_response,
-)
+from mailwright.sources.api.fields import RequestModel
 from mailwright.web.api.caller import CallerDep
 from mailwright.web.api.openapi import describe_responses
 from mailwright.web.api.routes import Routes
@@ -38,12 +28,8 @@ _FILE: dict[str, Any] = {
 }
 
 
-@router.get("", scope=Scope.READ, responses=describe_responses({HTTPStatus.OK: DmarcDomainListResponse}))
-async def list_domains(engine: EngineDep, caller: CallerDep, query: Annotated[DmarcQuery, Query()]) -> Response:
-    """List the domains that receivers have reported about, with their numbers."""
-    since = engine.clock.now() - query.days * DAY
-    found = await list_totals(engine.database, caller.tenant_id, since)
-    return json_response(DmarcDomainListResponse(domains=[dmarc_domain_response(each) for each in found]))
+class DmarcImportQuery(RequestModel):
+    file_name: Annotated[str, Field(max_length=255, description="The name of the file, for error messages.")] = ""
 
 
 @router.post(
@@ -60,21 +46,3 @@ async def import_file(
     return json_response(
         dmarc_import_response(await engine.dmarc.import_file(caller.tenant_id, content, query.file_name))
     )
-
-
-@router.get(
-    "/{domainName}",
-    scope=Scope.READ,
-    responses=describe_responses({HTTPStatus.OK: DmarcReportResponse}, HTTPStatus.NOT_FOUND),
-)
-async def show(
-    domainName: str,  # noqa: N803
-    engine: EngineDep,
-    caller: CallerDep,
-    query: Annotated[DmarcQuery, Query()],
-) -> Response:
-    """Show the reports about a domain by reporter, source and day, compared with the messages that Mailwright sent."""
-    domain = await require_reported_domain(engine.database, engine.directory, caller.tenant_id, domainName)
-    report = await load_domain_report(engine.database, caller.tenant_id, domain, engine.clock.now(), query.days)
-    refused = await list_refusals(engine.database, caller.tenant_id, domain=domain)
-    return json_response(dmarc_report_response(report, refused))
