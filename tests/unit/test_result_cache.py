@@ -36,6 +36,34 @@ async def test_concurrent_callers_share_one_computation() -> None:
     assert await ResultCache(seconds=0).get("how many", ask) == 3
 
 
+async def test_slow_result_is_kept_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, ask, later = ResultCache(), Counting(), [0.0]
+    loop = asyncio.get_running_loop()
+    real = loop.time
+    monkeypatch.setattr(loop, "time", lambda: real() + later[0])
+
+    async def ask_slowly() -> int:
+        later[0] += 30
+        return await ask()
+
+    assert await kept.get("how many", ask_slowly) == 1
+    later[0] += 10 * 30 - 5
+    assert await kept.get("how many", ask_slowly) == 1
+    later[0] += 10
+    assert await kept.get("how many", ask_slowly) == 2
+
+
+async def test_result_that_takes_long_is_computed_once() -> None:
+    kept, ask = ResultCache(seconds=0.001, patience_seconds=0.01), Counting()
+    ask.may_answer.clear()
+    for _ in range(3):
+        with pytest.raises(TimeoutError):
+            await kept.get_soon("how many", ask)
+    ask.may_answer.set()
+    assert await kept.get_soon("how many", ask) == 1
+    assert ask.times == 1
+
+
 async def test_failed_computation_is_not_cached() -> None:
     kept, ask = ResultCache(), Counting()
 

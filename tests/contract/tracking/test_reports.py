@@ -16,9 +16,12 @@ from mailwright.domain.clock import DAY, HOUR, MINUTE, ManualClock
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
 from mailwright.outbox.tallies import EventTallier
+from mailwright.sources.campaigns.report_figures import load_figures
 from mailwright.sources.campaigns.resend import TIME_TO_OPEN
 from mailwright.storage.database import Database
 from mailwright.storage.tables import messages
+from mailwright.web.cache import CACHE_SECONDS, ResultCache
+from mailwright.web.dashboard import campaigns_reports
 from tests.campaigns import join
 from tests.tracking import SHOP, Tracking, a_tracking, a_tracking_dashboard, links_of, pixel_of
 
@@ -325,6 +328,30 @@ async def _start(tracking: Tracking, campaign_id: str) -> None:
 
 
 # Pages.
+
+
+async def test_figures_that_take_long_appear_when_they_are_ready(
+    tracking: Tracking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    campaign_id = await _respond(tracking)
+    may_answer = asyncio.Event()
+
+    async def load_slowly(*values: Any) -> Any:
+        await may_answer.wait()
+        return await load_figures(*values)
+
+    monkeypatch.setattr(campaigns_reports, "load_figures", load_slowly)
+    monkeypatch.setattr(ResultCache.__init__, "__defaults__", (CACHE_SECONDS, 0.01))
+    async with a_tracking_dashboard(tracking, tmp_path) as visit:
+        for part in ("figures", "opens"):
+            path = f"/campaigns/{campaign_id}/report/{part}"
+            assert "is counting the responses" in (await visit.open(path)).text
+            assert f'hx-get="{path}" hx-trigger="load delay:3s" hx-target="#{part}"' in visit.text
+        may_answer.set()
+        for _ in range(500):
+            if "is counting" not in (await visit.open(f"/campaigns/{campaign_id}/report/figures")).text:
+                break
+        assert "Time to open and click" in visit.text
 
 
 async def test_report_page_shows_every_part(tracking: Tracking, tmp_path: Path) -> None:

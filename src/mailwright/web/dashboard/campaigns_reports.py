@@ -83,7 +83,10 @@ async def show_report(request: Request, engine: EngineDep, visitor: ViewerDep, c
 async def show_figures(request: Request, engine: EngineDep, visitor: ViewerDep, campaign_id: str) -> Response:
     """Show the figures. Loaded after the page, because they read all responses to the campaign."""
     line = await load_row(engine, await find_visible(engine, visitor, campaign_id))
-    found = await _figures(request, engine, line.campaign)
+    try:
+        found = await _figures(request, engine, line.campaign)
+    except TimeoutError:
+        return _pending(request, visitor, line.campaign, "figures")
     values: dict[str, Any] = {"line": line, "found": found, "reviewed": review_started(line.campaign)}
     if found is not None:
         tested = found.numbers.ab_test
@@ -189,7 +192,12 @@ async def _opens(
     form: Fields | None = None,
     error: MailwrightError | None = None,
 ) -> Response:
-    found = await _figures(request, engine, campaign)
+    try:
+        found = await _figures(request, engine, campaign)
+    except TimeoutError:
+        if error is None:
+            return _pending(request, visitor, campaign, "opens")
+        found = None  # The page shows the error without the figures.
     values: dict[str, Any] = {
         "campaign": campaign,
         "found": found,
@@ -209,7 +217,12 @@ async def _figures(request: Request, engine: Engine, campaign: Campaign) -> Repo
     async def load() -> ReportFigures | None:
         return await load_figures(engine.database, campaign, engine.clock.now(), engine.settings.tracking)
 
-    return await result_cache_of(request).get(("figures", campaign.key), load)
+    return await result_cache_of(request).get_soon(("figures", campaign.key), load)
+
+
+def _pending(request: Request, visitor: ViewerDep, campaign: Campaign, part: str) -> Response:
+    """Say that a part of the report is being computed. The part replaces the message when it is ready."""
+    return fragment(request, visitor, "campaigns/pending.html", campaign=campaign, part=part)
 
 
 def _rate_order(name: str) -> Callable[[CampaignResult], Any]:
