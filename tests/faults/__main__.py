@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from rich.console import Console
 from rich.table import Table
@@ -25,6 +26,7 @@ from tests.faults import (
     disks,
     drains,
     erasures,
+    failovers,
     forms,
     freezes,
     hourly_limits,
@@ -109,6 +111,19 @@ async def vanished_database(_engine: str, **sizes: Any) -> Figures:
                 return await vanishing.run(stage, far, **sizes)
     finally:
         far.remove()
+
+
+async def standby_takes_over(_engine: str, **sizes: Any) -> Figures:
+    with postgresql() as primary, tempfile.TemporaryDirectory(prefix="mwpg") as folder:
+        Path(folder).chmod(0o777)  # The standby runs as another user.
+        name = urlsplit(await primary.create()).path.strip("/")
+        pair = failovers.Pair(primary, Path(folder) / "data")
+        try:
+            await pair.wait_for_standby()
+            async with a_stage(pair.url(name)) as stage:
+                return await failovers.run(stage, pair, **sizes)
+        finally:
+            pair.standby.stop()
 
 
 async def lost_valkey(engine: str, **sizes: Any) -> Figures:
@@ -227,6 +242,14 @@ RUNS = (
         vanished_database,
         long={"times": 6, "seconds": 30},
         quick={"times": 2, "seconds": 12},
+        engines=POSTGRESQL,
+    ),
+    Run(
+        "failovers",
+        "synchronous standby takes over",
+        standby_takes_over,
+        long={"messages": 5_000},
+        quick={"messages": 300},
         engines=POSTGRESQL,
     ),
     Run("outages", "Valkey flushed, frozen, gone", lost_valkey, {"limit": 1_000}, {"limit": 200}),
