@@ -7,7 +7,7 @@ slow down sending.
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any, Final
 
@@ -31,6 +31,7 @@ TALLY_CAMPAIGNS = statement(__package__, "tally_campaigns")
 TALLY_CAMPAIGN = statement(__package__, "tally_campaign")
 ADD_CAMPAIGN_TALLIES = statement(__package__, "add_campaign_tallies")
 ADD_VARIANT_TALLIES = statement(__package__, "add_variant_tallies")
+UNSETTLED_BY_TEMPLATE = statement(__package__, "unsettled_by_template")
 RESULTS_BY_TEMPLATE = statement(__package__, "results_by_template")
 TALLY_LINKS = statement(__package__, "tally_links")
 ADD_LINK_TALLIES = statement(__package__, "add_link_tallies")
@@ -41,6 +42,8 @@ BATCH_SIZE: Final = 50_000
 # Pages add at most this many events that are not tallied yet, so that their time does not depend on how far the tallies
 # lag. A running task tallies this many in less than a second.
 MAX_UNTALLIED: Final = 20_000
+# More events than an installation records in the seconds before the decision of an A/B test.
+MAX_LATEST_EVENTS: Final = 100_000
 LOOK_SECONDS: Final = 2.0
 PATIENCE_SECONDS: Final = 5.0
 RETRY_SECONDS: Final = 0.05
@@ -355,3 +358,18 @@ async def results_by_template(tx: Transaction, campaign_key: int) -> dict[int, T
     """Return the current results, including events that are not tallied yet."""
     rows = await tx.run(RESULTS_BY_TEMPLATE, campaign_key=campaign_key, **await _load_untallied_keys(tx, CAMPAIGNS))
     return {row.template_key: TemplateResults(row.sent, row.opened, row.clicked) for row in rows}
+
+
+async def settled_results_by_template(
+    tx: Transaction, campaign_key: int, *, since: Instant
+) -> dict[int, TemplateResults]:
+    """Return the results without the messages that were first opened or clicked after `since`."""
+    rows = await tx.run(UNSETTLED_BY_TEMPLATE, campaign_key=campaign_key, since=since, most=MAX_LATEST_EVENTS)
+    unsettled = {row.template_key: row for row in rows}
+    found = await results_by_template(tx, campaign_key)
+    return {
+        key: replace(each, opened=each.opened - unsettled[key].opened, clicked=each.clicked - unsettled[key].clicked)
+        if key in unsettled
+        else each
+        for key, each in found.items()
+    }

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from email import message_from_bytes, policy
@@ -17,7 +17,7 @@ from mailwright.audience.status import ContactStatusService
 from mailwright.content.presend_checks import PresendContext
 from mailwright.content.template_store import TemplateDraft
 from mailwright.domain.campaign import AWAITING_WINNER
-from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND
+from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Instant
 from mailwright.domain.errors import InvalidInput, NotDurable, NotFound, NotPossibleNow
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.permits import Limits
@@ -34,6 +34,7 @@ from mailwright.schemas.explanation_text import campaign_text
 from mailwright.sources.campaigns import campaigns as handled
 from mailwright.sources.campaigns import enqueue, report, scheduler
 from mailwright.sources.campaigns.checks import check_campaign
+from mailwright.sources.campaigns.entries import find_entry
 from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.extension import preview_extension
 from mailwright.sources.campaigns.forecast import forecast
@@ -626,9 +627,13 @@ async def clicks(desk: CampaignHarness, provider: ScriptedProvider, subject: str
     """Report clicks of this many recipients of messages with the subject."""
     emails = [message for message in provider.messages if str(read(message)["Subject"]).startswith(subject)]
     now = desk.clock.now() + MINUTE
+    await clicks_of(desk, emails[:count], now)
+
+
+async def clicks_of(desk: CampaignHarness, emails: Sequence[OutgoingMessage], now: Instant) -> None:
     told = [
-        Report(f"click-{message.outbox_id}-{again}", "ses", EventType.CLICKED, now, outbox_id=message.outbox_id)
-        for message in emails[:count]
+        Report(f"click-{message.outbox_id}-{now}-{again}", "ses", EventType.CLICKED, now, outbox_id=message.outbox_id)
+        for message in emails
         for again in range(2)
     ]
     await desk.bench.engine.reports.receive(told)
@@ -647,6 +652,26 @@ async def test_report_names_variant_and_responses_of_each_recipient(desk: Campai
         assert not any(row.opened_at or row.unsubscribed_at for row in rows)
         desk.clock.advance(HOUR)
         await desk.bench.drain(provider)
+
+
+async def test_clicks_of_the_last_seconds_do_not_decide(desk: CampaignHarness) -> None:
+    """A link scanner begins to follow the links of all emails of a variant just before the decision."""
+    campaign_id = await desk.start(100, experiment=TEST)
+    provider = ScriptedProvider()
+    await desk.bench.drain(provider)
+    await clicks(desk, provider, "News", 1)
+    await clicks(desk, provider, "Other", 7)
+    desk.clock.advance(HOUR - 3 * SECOND)
+    scanned = [message for message in provider.messages if str(read(message)["Subject"]).startswith("News")]
+    await clicks_of(desk, scanned, desk.clock.now())
+    desk.clock.advance(3 * SECOND)
+    await desk.bench.drain(provider)
+    assert {str(read(message)["Subject"]) for message in provider.messages[20:]} == {"Other news for Ann"}
+    async with desk.database.read() as tx:
+        entry = await find_entry(tx, (await desk.campaign(campaign_id)).key)
+    assert entry is not None
+    assert entry.content.decision is not None
+    assert [(each.name, each.engaged) for each in entry.content.decision.results] == [("A", 1), ("B", 7)]
 
 
 @pytest.mark.promise("campaign-experiment")

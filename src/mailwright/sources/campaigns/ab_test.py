@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
+from mailwright.audience.responses import SETTLES_AFTER
 from mailwright.domain.campaign import GUARD_RAILS, INDEFINITELY, PAUSED, UNDECIDED, CampaignAction
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput
 from mailwright.outbox import audit_log, defer
-from mailwright.outbox.tallies import TemplateResults, count_untallied, results_by_template
+from mailwright.outbox.tallies import TemplateResults, count_untallied, results_by_template, settled_results_by_template
 from mailwright.sources.campaigns.definition import MANUAL, AbTest
 from mailwright.sources.campaigns.entries import (
     ENQUEUE_AGAIN,
@@ -109,6 +110,12 @@ async def variant_results(tx: Transaction, entry: QueueEntry, winner_by: str) ->
     return [_result(variant, results, winner_by) for variant in entry.content.variants]
 
 
+async def _settled_results(tx: Transaction, entry: QueueEntry, winner_by: str, now: Instant) -> list[VariantResult]:
+    """Return the results without the last seconds, which may be the beginning of a link scanner's burst."""
+    results = await settled_results_by_template(tx, entry.campaign_key, since=now - SETTLES_AFTER)
+    return [_result(variant, results, winner_by) for variant in entry.content.variants]
+
+
 def find_winner(results: Sequence[VariantResult], min_confidence: int) -> VariantResult | None:
     """Return the variant that is the best one with at least this probability in percent, or None."""
     best, probability = max(zip(results, _probabilities(results), strict=True), key=lambda pair: pair[1])
@@ -122,14 +129,15 @@ def _probabilities(results: Sequence[VariantResult]) -> list[float]:
 async def end_test(tx: Transaction, entry: QueueEntry, test: RunningAbTest, now: Instant) -> None:
     """Decide the test by its results, or by its setting if they are not clear, or leave it to a user.
 
-    If the tallies lag, the results are not complete, and the decision waits for them.
+    If the tallies lag, the results are not complete, and the decision waits for them. Opens and clicks of the last
+    seconds do not count, as in segments and sequences.
     """
     if await count_untallied(tx):
         return
-    results = await variant_results(tx, entry, test.winner_by)
+    results = await _settled_results(tx, entry, test.winner_by, now)
     winner = None if test.winner_by == MANUAL else find_winner(results, test.min_confidence)
     if winner is not None:
-        await decide_winner(tx, entry, now, actor=DECIDED_BY_STATISTICS, name=winner.name)
+        await decide_winner(tx, entry, now, actor=DECIDED_BY_STATISTICS, name=winner.name, results=results)
     elif test.if_undecided is not None:
         await decide_winner(tx, entry, now, actor=DECIDED_BY_SETTING, name=test.if_undecided)
     else:
@@ -145,8 +153,19 @@ def variants_by_template(variants: Sequence[CampaignVariant]) -> dict[str, str]:
     return {str(key): variant.name for variant in variants for key in variant.templates.values()}
 
 
-async def decide_winner(tx: Transaction, entry: QueueEntry, now: Instant, *, actor: str, name: str) -> None:
-    """Make the variant the winner, and enqueue it for every recipient without a message, from the first address on."""
+async def decide_winner(
+    tx: Transaction,
+    entry: QueueEntry,
+    now: Instant,
+    *,
+    actor: str,
+    name: str,
+    results: Sequence[VariantResult] | None = None,
+) -> None:
+    """Make the variant the winner, and enqueue it for every recipient without a message, from the first address on.
+
+    `results` are those that decided; None for the current ones.
+    """
     ab_test = entry.content.ab_test
     if ab_test is None:
         raise InvalidInput("the campaign has no undecided A/B test", field="version")
@@ -156,7 +175,8 @@ async def decide_winner(tx: Transaction, entry: QueueEntry, now: Instant, *, act
         raise InvalidInput(
             "There is no variant {name}; the variants are {names}", field="version", name=name, names=names
         )
-    results = await variant_results(tx, entry, ab_test.winner_by)
+    if results is None:
+        results = await variant_results(tx, entry, ab_test.winner_by)
     decision = AbTestDecision(name, actor, now, tuple(results), variants_by_template(entry.content.variants))
     content = replace(entry.content, variants=(replace(variant, share=100),), ab_test=None, decision=decision)
     await update_entry(tx, entry.campaign_key, content=content.as_text(), **ENQUEUE_AGAIN)
