@@ -1,8 +1,8 @@
 """Defer lanes and messages. Explanations, lists and forecasts read the deferrals that this module writes."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from sqlalchemy import ColumnElement, delete, select
+from sqlalchemy import ColumnElement, delete, or_, select
 
 from mailwright.domain.campaign import NON_LIMIT_REASONS
 from mailwright.domain.clock import Instant
@@ -64,10 +64,25 @@ async def reopen_lanes(tx: Transaction, lane: int) -> None:
     held, its = lane_deferrals.c, Lane(lane)
     by_limit = select(lane_deferrals).where(held.lane == lane, held.defer_reason.not_in(NON_LIMIT_REASONS))
     for row in await tx.execute(by_limit):
-        first = lane_number(its.priority, its.tenant_id)
-        is_of_tenant = held.lane.between(first, lane_number(its.priority, its.tenant_id + 1) - 1)
         is_same = (held.defer_reason == row.defer_reason, held.deferred_until == row.deferred_until)
-        await tx.execute(delete(lane_deferrals).where(is_of_tenant, *is_same))
+        await tx.execute(delete(lane_deferrals).where(_is_of_tenant(its), *is_same))
+
+
+async def reopen_limited_lanes(database: Database, lanes: Collection[int], reasons: Collection[str]) -> None:
+    """End the deferrals that have one of these reasons, in the lanes of the same tenants and priorities."""
+    held = lane_deferrals.c
+    which = (or_(*(_is_of_tenant(Lane(lane)) for lane in lanes)), held.defer_reason.in_(reasons))
+    async with database.read() as tx:
+        is_deferred = bool(await tx.execute(select(held.lane).where(*which).limit(1)))
+    if is_deferred:
+        async with database.write() as tx:
+            await tx.execute(delete(lane_deferrals).where(*which))
+
+
+def _is_of_tenant(lane: Lane) -> ColumnElement[bool]:
+    """Return whether a lane has the tenant and the priority of another one."""
+    first, after = (lane_number(lane.priority, lane.tenant_id + number) for number in (0, 1))
+    return lane_deferrals.c.lane.between(first, after - 1)
 
 
 async def spread_lane(tx: Transaction, lane: int, now: Instant, span: Instant) -> None:

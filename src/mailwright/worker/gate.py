@@ -21,7 +21,7 @@ from mailwright.domain.permits import (
 )
 from mailwright.ops.logs import logger
 from mailwright.outbox.claim import Claims
-from mailwright.outbox.defer import defer, defer_lane, end_cap_deferrals, reopen_lanes
+from mailwright.outbox.defer import defer, defer_lane, end_cap_deferrals, reopen_lanes, reopen_limited_lanes
 from mailwright.outbox.ledger import Ledger
 from mailwright.outbox.limits import DefaultLimits, LimitRules, load_limit_rules
 from mailwright.outbox.queue_states import begin_campaign
@@ -45,10 +45,11 @@ MAX_SKIP: Instant = 2 * SECOND
 
 @dataclass(frozen=True, slots=True)
 class _Exhausted:
-    """The counters that had no permits left for a lane, and the end of the lane's deferral."""
+    """The counters that had no permits left for a lane, the end of the lane's deferral, and all its windows."""
 
     counters: frozenset[str]
     until: Instant
+    windows: tuple[LimitWindow, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +188,10 @@ class Gate:
             await self._ledger.give_back_of(permits, holders)
         if returned and self._exhausted:
             await self._reopen({window.name for permits in returned for window in permits})
+        for permits, holders in returned.items():
+            # Lanes that another worker deferred. A later campaign could take the permits otherwise.
+            reasons = {window.reason for window in permits}
+            await reopen_limited_lanes(self._database, {claimed.lane for claimed in holders}, reasons)
 
     def skip_lane(self, claims: Claims, lane: int, until: Instant) -> None:
         """Let a lane wait whose messages cannot get a send time yet."""
@@ -216,11 +221,19 @@ class Gate:
         await defer_lane(self._database, first.lane, deferral.reason, deferral.until)
         # Reopen the lane if permits were returned or the limit was lifted while the deferral was written.
         has_changed = self._exhausted.get(first.lane) is not exhausted
+        has_changed = has_changed or (exhausted is not None and await self._has_permits(exhausted.windows))
         if has_changed or await self._have_limits_changed(first, deferral, lanes):
             await self._open(first.lane)
         await claims.release(decision.waiting)
         about = {"companyId": first.tenant_name, "reason": deferral.reason, "until": isoformat(deferral.until)}
         log.info("lane_deferred", **about)
+
+    async def _has_permits(self, windows: tuple[LimitWindow, ...]) -> bool:
+        """Return whether another worker has returned permits, before it could see the deferral."""
+        grant = await self._ledger.reserve(windows, 1)
+        if grant.count:
+            await self._ledger.give_back(windows, grant.count)
+        return grant.count > 0
 
     async def _reopen(self, counters: Collection[str]) -> None:
         """Reopen the lanes that this gate deferred because one of these counters was exhausted."""
@@ -305,7 +318,7 @@ class Gate:
         deferral = Deferral(blocked.deferred_until, blocked.reason)
         self._exhausted = {lane: entry for lane, entry in self._exhausted.items() if entry.until > now}
         counters = frozenset({blocked.name, *(related.name for related in blocked.related)})
-        self._exhausted[wanted[0].claimed.lane] = _Exhausted(counters, deferral.until)
+        self._exhausted[wanted[0].claimed.lane] = _Exhausted(counters, deferral.until, windows)
         return _LaneDecision(granted, [message.claimed for message in wanted[grant.count :]], deferral)
 
     # Domains.

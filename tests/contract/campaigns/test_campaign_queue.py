@@ -425,3 +425,49 @@ async def test_moved_campaign_is_sent_in_its_new_place(desk: CampaignHarness) ->
     assert sent == [third, second, first]
     with pytest.raises(NotPossibleNow):
         await desk.campaigns.move(OPERATOR, third, 2)
+
+
+async def two_limited_campaigns(desk: CampaignHarness) -> tuple[str, str]:
+    """Start two campaigns of which one message may be sent in an hour."""
+    await change_tenant(desk.database, rate_per_hour=1)
+    first = await desk.start(2, name="First")
+    second = await desk.start(name="Second")
+    await desk.run_scheduler()
+    return first, second
+
+
+async def lane_of(desk: CampaignHarness, campaign_id: str) -> int:
+    return (await desk.position(campaign_id)).lane
+
+
+async def test_returned_permit_goes_to_the_first_campaign(desk: CampaignHarness) -> None:
+    """Another worker than the one that deferred the campaign returns the permit."""
+    first, _ = await two_limited_campaigns(desk)
+    one, other = [(await desk.bench.worker(ScriptedProvider(), name)).parts for name in ("one", "other")]
+    admitted = await one.gate.admit(one.claims, await one.claims.claim(1))
+    assert await other.gate.admit(other.claims, await other.claims.claim(1)) == []
+    assert (await desk.deferral(first))[0] == "rate_per_hour"
+    await one.gate.give_back(message.claimed for message in admitted)
+    await one.claims.release(message.claimed for message in admitted)
+    claimed = await other.claims.claim(1)
+    assert [message.lane for message in claimed] == [await lane_of(desk, first)]
+    assert len(await other.gate.admit(other.claims, claimed)) == 1
+
+
+async def test_permit_returned_during_a_deferral_reopens_the_campaign(
+    desk: CampaignHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, _ = await two_limited_campaigns(desk)
+    one, other = [(await desk.bench.worker(ScriptedProvider(), name)).parts for name in ("one", "other")]
+    admitted = await one.gate.admit(one.claims, await one.claims.claim(1))
+
+    async def return_then_defer(*args: Any) -> None:
+        await one.gate.give_back(message.claimed for message in admitted)
+        await one.claims.release(message.claimed for message in admitted)
+        await defer_lane(*args)
+
+    with monkeypatch.context() as during:
+        during.setattr(gate, "defer_lane", return_then_defer)
+        assert await other.gate.admit(other.claims, await other.claims.claim(1)) == []
+    claimed = await one.claims.claim(1)
+    assert [message.lane for message in claimed] == [await lane_of(desk, first)]

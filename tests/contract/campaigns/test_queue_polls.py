@@ -147,7 +147,7 @@ class Rounds:
         held, pacing = self.worker.queues, self.worker.queues.pacing
         others = held.ready or held.resends or held.admitted or held.building or held.committing
         written = held.outcomes or held.releases or held.deferrals
-        return not (others or written or pacing.has_work()) and len(held.in_flight) == len(self.timer)
+        return not (others or written or pacing.has_work()) and len(held.in_flight) <= len(self.timer)
 
 
 class CountedAbsence(WorkerAbsence):
