@@ -12,6 +12,7 @@ from mailwright.app.profiles import make_profiles
 from mailwright.domain.clock import ManualClock
 from mailwright.sources.articles.enqueue import ArticleScheduler
 from mailwright.sources.articles.profiles import postgresql
+from mailwright.sources.articles.profiles.list_write_back import ProfileListWriteBack
 from mailwright.sources.articles.profiles.reader import ProfileReader
 from mailwright.sources.articles.profiles.table import ProfileSource
 from mailwright.sources.articles.profiles.write_back import ProfileWriteBack
@@ -34,6 +35,8 @@ class Owner(Protocol):
 
     async def rows(self) -> list[dict[str, Any]]: ...
 
+    async def set_lists(self, email: str, lists: Any) -> None: ...
+
     async def drop_column(self, name: str) -> None: ...
 
     async def hide_rows(self) -> None:
@@ -55,6 +58,11 @@ class SupabaseOwner:
 
     async def rows(self) -> list[dict[str, Any]]:
         return self.server.rows("profiles")
+
+    async def set_lists(self, email: str, lists: Any) -> None:
+        for row in self.server.rows("profiles"):
+            if row["email"] == email:
+                row["lists"] = lists
 
     async def drop_column(self, name: str) -> None:
         columns = self.server.columns["profiles"]
@@ -80,6 +88,9 @@ class PostgresqlOwner:
     async def rows(self) -> list[dict[str, Any]]:
         return [dict(row) for row in await self.connection.fetch("SELECT * FROM profiles")]
 
+    async def set_lists(self, email: str, lists: Any) -> None:
+        await self.connection.execute("UPDATE profiles SET lists = $2 WHERE email = $1", email, lists)
+
     async def drop_column(self, name: str) -> None:
         await self.connection.execute(f"ALTER TABLE profiles DROP COLUMN {name}")
 
@@ -103,7 +114,7 @@ async def an_owner(kind: str, server: PostgresServer) -> AsyncIterator[Any]:
             await connection.execute("CREATE ROLE profile_reader LOGIN")
         await connection.execute(DDL)
         await connection.execute("GRANT USAGE ON SCHEMA public TO profile_reader")
-        await connection.execute("GRANT SELECT, UPDATE (mail_status) ON profiles TO profile_reader")
+        await connection.execute("GRANT SELECT, UPDATE (mail_status, lists) ON profiles TO profile_reader")
         owner = PostgresqlOwner(connection, url)
         owner.settings = {"profiles_url": _as_reader(url)}
         yield owner
@@ -113,7 +124,7 @@ async def an_owner(kind: str, server: PostgresServer) -> AsyncIterator[Any]:
 
 
 def _as_reader(url: str) -> str:
-    """Return the URL for a user that may read the table and write one column."""
+    """Return the URL for a user that may read the table and write two columns."""
     scheme, _, rest_of_url = url.partition("://")
     return f"{scheme}://profile_reader@{rest_of_url.partition('@')[2]}"
 
@@ -152,9 +163,10 @@ class ProfileBench:
             pass
 
     async def write_back(self) -> None:
-        writer = ProfileWriteBack(self.bench.database, self.bench.clock, self.source)
-        while await writer.tick():
-            pass
+        for kind in (ProfileWriteBack, ProfileListWriteBack):
+            writer = kind(self.bench.database, self.bench.clock, self.source)
+            while await writer.tick():
+                pass
 
     async def find(self, run: ArticleRun) -> ArticleRun:
         return await self.bench.engine.article_runs.find(DEFAULT_TENANT, run.run_id)

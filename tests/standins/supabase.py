@@ -10,6 +10,7 @@ async with SupabaseStandIn() as supabase:
 """
 
 import asyncio
+import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -66,6 +67,7 @@ class SupabaseStandIn(HttpStandIn):
         if has_send_logs:
             self.columns["send_logs"] = SEND_LOGS
         self._tables: dict[str, list[Row]] = {name: [] for name in self.columns}
+        self.json_columns: set[str] = set()  # Lists in other columns are arrays of PostgreSQL.
         self.keys = {SECRET_KEY: "service_role", PUBLISHABLE_KEY: "anon"}
 
     def add(self, table: str, **fields: Any) -> None:
@@ -182,6 +184,9 @@ class SupabaseStandIn(HttpStandIn):
             return lambda row: row[column] is not None and pattern.fullmatch(row[column]) is not None
         if operator not in _COMPARES:
             raise Refusal(400, "PGRST100", f'"failed to parse filter ({text})"')
+        if operator == "eq" and any(isinstance(row[column], list) for row in self._tables[table]):
+            wanted = _array(value, is_json=column in self.json_columns)
+            return lambda row: row[column] == wanted
         compares = _COMPARES[operator]
         # A missing value matches no comparison.
         return lambda row: row[column] is not None and compares(str(row[column]), value)
@@ -218,6 +223,22 @@ _COMPARES: Mapping[str, Callable[[str, str], bool]] = {
     "lt": lambda here, value: here < value,
     "lte": lambda here, value: here <= value,
 }
+
+
+def _array(text: str, *, is_json: bool) -> list[str] | dict[str, Any]:
+    """Parse a list as the type of its column does."""
+    if is_json:
+        try:
+            parsed: list[str] | dict[str, Any] = json.loads(text)
+        except ValueError as error:
+            raise Refusal(400, "22P02", "invalid input syntax for type json") from error
+        return parsed
+    if not (text.startswith("{") and text.endswith("}")):
+        raise Refusal(400, "22P02", f'malformed array literal: "{text}"')
+    return [re.sub(r"\\(.)", r"\1", quoted) or plain for quoted, plain in _ARRAY_ITEM.findall(text[1:-1])]
+
+
+_ARRAY_ITEM = re.compile(r'"((?:\\.|[^"\\])*)"|([^,"]+)')
 
 
 def _preferences(request: Request, postgrest: tuple[int, int]) -> dict[str, str]:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final
 
 from mailwright.app.turns import has_turn
@@ -15,6 +16,7 @@ from mailwright.outbox.ledger import DatabaseLedger
 from mailwright.providers.http import HttpClient
 from mailwright.sources.articles.profiles.columns import COLUMNS, KEY, TABLE, URL, parse_columns, parse_table
 from mailwright.sources.articles.profiles.errors import ProfilesError
+from mailwright.sources.articles.profiles.list_write_back import ProfileListWriteBack
 from mailwright.sources.articles.profiles.postgresql import PostgresqlProfiles
 from mailwright.sources.articles.profiles.reader import ProfileReader
 from mailwright.sources.articles.profiles.supabase import SupabaseProfiles
@@ -86,35 +88,38 @@ async def open_profiles(settings: Settings, database: Database) -> AsyncIterator
 
 
 async def run_profiles(source: ProfileSource | None, database: Database, clock: Clock) -> None:
-    """Read the recipients of runs and write statuses back, until cancelled."""
+    """Read the recipients of runs and write statuses and lists back, until cancelled."""
     reader = ProfileReader(database, clock, source)
     ledger = DatabaseLedger(database, clock)
     async with asyncio.TaskGroup() as loops:
         loops.create_task(_repeat("profiles", reader.tick, IDLE_SECONDS if source else UNUSED_SECONDS))
         if source is not None:
-            write_back = ProfileWriteBack(database, clock, source)
+            statuses, lists = ProfileWriteBack(database, clock, source), ProfileListWriteBack(database, clock, source)
 
-            async def write_in_turn() -> bool:
-                """Write statuses in one process at a time. Writing twice is harmless, but doubles the load."""
-                has_it = await has_turn("profile-status-sync", WRITE_BACK_INTERVAL, ledger, clock)
-                return has_it and bool(await write_back.tick())
+            async def write_in_turn(turn: str, write: Callable[[], Awaitable[int]]) -> bool:
+                """Write in one process at a time. Writing twice is harmless, but doubles the load."""
+                return await has_turn(turn, WRITE_BACK_INTERVAL, ledger, clock) and bool(await write())
 
-            loops.create_task(_repeat("profile_statuses", write_in_turn, IDLE_SECONDS))
+            # Two loops, so that a column that cannot be written does not delay the other one.
+            write_statuses = partial(write_in_turn, "profile-status-sync", statuses.tick)
+            write_lists = partial(write_in_turn, "profile-list-sync", lists.tick)
+            loops.create_task(_repeat("profile_statuses", write_statuses, IDLE_SECONDS))
+            loops.create_task(_repeat("profile_lists", write_lists, IDLE_SECONDS))
 
 
 async def drain_profiles(source: ProfileSource | None, database: Database, clock: Clock) -> None:
-    """Read the recipients of all runs, and write all statuses."""
+    """Read the recipients of all runs, and write all statuses and lists."""
     reader = ProfileReader(database, clock, source)
     while await reader.tick():
         pass
     if source is None:
         return
-    write_back = ProfileWriteBack(database, clock, source)
-    try:
-        while await write_back.tick():
-            pass
-    except ProfilesError as error:
-        log.warning("profile_statuses_postponed", code=error.code, reason=str(error))
+    for write_back in (ProfileWriteBack(database, clock, source), ProfileListWriteBack(database, clock, source)):
+        try:
+            while await write_back.tick():
+                pass
+        except ProfilesError as error:
+            log.warning("profile_statuses_postponed", code=error.code, reason=str(error))
 
 
 async def _repeat(name: str, work: Callable[[], Awaitable[bool]], seconds: float) -> None:

@@ -41,4 +41,6 @@ async def _check(settings: Settings, source: ProfileSource) -> Finding:
         await table.probe_update()
     except ProfilesError as error:
         return problem(NAME, str(error), "unsubscribes and bounces are not written to the table until this is fixed")
-    return ok(NAME, f"{table.description} can be read, and its column {table.columns.status} can be written")
+    written = [each for each in (table.columns.status, table.columns.lists) if each is not None]
+    noun = "columns" if len(written) > 1 else "column"
+    return ok(NAME, f"{table.description} can be read, and its {noun} {' and '.join(written)} can be written")

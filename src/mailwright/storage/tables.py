@@ -297,6 +297,7 @@ form_submissions = Table(
 )
 
 _SUBSCRIBED = text("unsubscribed_at IS NULL")
+_UNSUBSCRIBED = text("unsubscribed_at IS NOT NULL")
 
 subscriptions = Table(
     "subscriptions",
@@ -323,6 +324,8 @@ subscriptions = Table(
         "contact_key",
         where=_SUBSCRIBED,
     ),
+    # The contacts that left a list, to write that to a table of another program.
+    partial_index("ix_subscriptions_left", "tenant_id", "contact_key", where=_UNSUBSCRIBED),
 )
 
 _ENROLLED = text("ended_at IS NULL")
@@ -1574,6 +1577,16 @@ profile_status_updates = Table(
     Column("status", Text, nullable=False),
     Column("status_at", Timestamp),
     Column("reported_at", Timestamp, nullable=False),
+)
+
+# Unsubscribes from single lists that Mailwright wrote to the same table.
+profile_list_updates = Table(
+    "profile_list_updates",
+    metadata,
+    Column("contact_key", Key, primary_key=True, autoincrement=False),
+    Column("list_key", Text, primary_key=True),
+    Column("unsubscribed_at", Timestamp, nullable=False),
+    Column("was_removed", Boolean, nullable=False),  # False if no row of the contact was on the list.
 )
 
 _UNDONE = text("due_at IS NOT NULL")

@@ -20,7 +20,14 @@ from mailwright.outbox.audit import audit
 from mailwright.sources.articles.profiles.errors import ProfilesError, ProfilesRefused, ProfilesUnavailable
 from mailwright.sources.articles.profiles.rows import InvalidProfile, parse_profile
 from mailwright.sources.articles.runs import ArticleRun, EmptyAudience
-from mailwright.storage.tables import campaign_runs, contacts, messages, profile_recipients, suppressions
+from mailwright.storage.tables import (
+    campaign_runs,
+    contacts,
+    messages,
+    profile_list_updates,
+    profile_recipients,
+    suppressions,
+)
 from mailwright.web.app import create_app
 from tests.api import client_of
 from tests.articles import ACTOR, CLEVELAND, FRANKLIN, KEY, OHIO, US, a_run_request, write_slices
@@ -415,6 +422,147 @@ async def test_refused_row_does_not_block_the_others(at: ProfileBench) -> None:
         await statuses.unsubscribe_by_link(DEFAULT_TENANT, f"{name}@example.com", source="link")
     await at.write_back()
     assert await statuses_in_table(at) == {"ada@example.com": None, "bob@example.com": "unsubscribed"}
+
+
+async def lists_in_table(at: ProfileBench) -> dict[str, Any]:
+    return {row["email"]: row["lists"] for row in await at.owner.rows()}
+
+
+async def leave_list(at: ProfileBench, email: str, list_key: str = "news") -> None:
+    statuses = ContactStatusService(at.bench.database, at.bench.clock)
+    await statuses.unsubscribe_by_link(DEFAULT_TENANT, email, list_key, source="link")
+
+
+async def test_unsubscribe_from_one_list_is_written_back(at: ProfileBench) -> None:
+    for list_key in ("news", "alerts"):
+        await lists.create(at.bench.database, at.bench.clock, DEFAULT_TENANT, list_key)
+    await at.owner.add("Ada@Example.com ", US, lists=["alerts", "news"])
+    await at.owner.add("ada@example.com", US, lists=["news"])
+    await at.owner.add("bob@example.com", US, lists=["news"])
+    await at.owner.add("carl@example.com", US, lists=None)
+    for name in ("ada", "carl", "nobody"):
+        await leave_list(at, f"{name}@example.com")
+    await at.write_back()
+    await at.write_back()
+    assert await lists_in_table(at) == {
+        "Ada@Example.com ": ["alerts"],
+        "ada@example.com": [],
+        "bob@example.com": ["news"],
+        "carl@example.com": None,
+    }
+    assert set((await statuses_in_table(at)).values()) == {None}
+    statuses = ContactStatusService(at.bench.database, at.bench.clock)
+    for name in ("ada", "carl"):
+        await statuses.resubscribe_by_link(DEFAULT_TENANT, f"{name}@example.com", "news", source="link")
+    await at.write_back()
+    written = await lists_in_table(at)
+    assert (written["Ada@Example.com "], written["carl@example.com"]) == (["alerts", "news"], None)
+    await leave_list(at, "ada@example.com")
+    await at.write_back()
+    assert (await lists_in_table(at))["Ada@Example.com "] == ["alerts"]
+    written_before = await count(at, profile_list_updates)
+    await erase(at.bench.database, at.bench.clock, DEFAULT_TENANT, "ada@example.com", actor=ACTOR)
+    await at.write_back()
+    assert await count(at, profile_list_updates) == written_before - 1
+
+
+async def test_change_by_the_other_program_is_kept(at: ProfileBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other program adds a list between the read and the update of the row."""
+    await lists.create(at.bench.database, at.bench.clock, DEFAULT_TENANT, "news")
+    await at.owner.add("ada@example.com", US, lists=["news"])
+    await leave_list(at, "ada@example.com")
+    rows_of, reads = at.source.table.rows_of, 0
+
+    async def rows_before_a_change(email: str) -> Any:
+        nonlocal reads
+        reads += 1
+        rows = [dict(row) for row in await rows_of(email)]
+        if reads == 1:
+            await at.owner.set_lists("ada@example.com", ["news", "added"])
+        return rows
+
+    monkeypatch.setattr(at.source.table, "rows_of", rows_before_a_change)
+    await at.write_back()
+    assert await lists_in_table(at) == {"ada@example.com": ["added"]}
+
+
+async def test_refused_lists_do_not_block_the_others(at: ProfileBench) -> None:
+    await lists.create(at.bench.database, at.bench.clock, DEFAULT_TENANT, "news")
+    for name in ("ada", "bob"):
+        await at.owner.add(f"{name}@example.com", US, lists=["news"])
+    if hasattr(at.owner, "server"):
+        at.owner.server.frozen.add("ada@example.com")
+    else:
+        await at.owner.connection.execute(
+            "ALTER TABLE profiles ADD CHECK (email <> 'ada@example.com' OR cardinality(lists) > 0)"
+        )
+    for name in ("ada", "bob"):
+        await leave_list(at, f"{name}@example.com")
+    await at.write_back()
+    assert await lists_in_table(at) == {"ada@example.com": ["news"], "bob@example.com": []}
+
+
+async def test_lists_that_cannot_be_written_are_reported(at: ProfileBench) -> None:
+    """Statuses are still written."""
+    await lists.create(at.bench.database, at.bench.clock, DEFAULT_TENANT, "news")
+    await at.owner.add("ada@example.com", US, lists=["news"])
+    await at.owner.add("bob@example.com", US, lists=["news"])
+    await leave_list(at, "ada@example.com")
+    await leave_list(at, "bob@example.com", "general")
+    if hasattr(at.owner, "server"):
+        return  # A key of Supabase may write all columns.
+    await at.owner.connection.execute("REVOKE UPDATE (lists) ON profiles FROM profile_reader")
+    [finding] = [each async for each in check_profiles(at.bench.engine.settings, at.bench.database)]
+    assert (finding.verdict, "UPDATE" in finding.summary) == (Verdict.PROBLEM, True)
+    with pytest.raises(ProfilesRefused, match="MAILWRIGHT_PROFILES_URL"):
+        await at.write_back()
+    assert (await statuses_in_table(at))["bob@example.com"] == "unsubscribed"
+
+
+@pytest.mark.parametrize("owner", ["supabase"], indirect=True)
+async def test_lists_in_supabase_may_be_json_or_text(at: ProfileBench) -> None:
+    await lists.create(at.bench.database, at.bench.clock, DEFAULT_TENANT, "news")
+    at.owner.server.json_columns.add("lists")
+    await at.owner.add("ada@example.com", US, lists=["news"])
+    await leave_list(at, "ada@example.com")
+    await at.write_back()
+    assert await lists_in_table(at) == {"ada@example.com": []}
+    statuses = ContactStatusService(at.bench.database, at.bench.clock)
+    await statuses.resubscribe_by_link(DEFAULT_TENANT, "ada@example.com", "news", source="link")
+    await at.write_back()
+    assert await lists_in_table(at) == {"ada@example.com": ["news"]}
+    await at.owner.set_lists("ada@example.com", "alerts, news; other")
+    await leave_list(at, "ada@example.com")
+    await at.write_back()
+    assert await lists_in_table(at) == {"ada@example.com": "alerts; other"}
+
+
+@pytest.mark.parametrize("owner", ["postgresql"], indirect=True)
+@pytest.mark.parametrize(
+    ("kind", "before", "after", "again"),
+    [
+        ("jsonb", '["news", "alerts"]', '["alerts"]', '["alerts", "news"]'),
+        ("json", '["news"]', "[]", '["news"]'),
+        ("text", "news, alerts", "alerts", "alerts,news"),
+        ("varchar(100)", "news", "", "news"),
+        ("varchar(20)[]", "{news,alerts}", "{alerts}", "{alerts,news}"),
+    ],
+)
+async def test_lists_in_postgresql_keep_their_type(
+    at: ProfileBench, kind: str, before: str, after: str, again: str
+) -> None:
+    await lists.create(at.bench.database, at.bench.clock, DEFAULT_TENANT, "news")
+    connection = at.owner.connection
+    await connection.execute(f"ALTER TABLE profiles ALTER COLUMN lists TYPE {kind} USING NULL")
+    await at.owner.add("ada@example.com", US)
+    await connection.execute(f"UPDATE profiles SET lists = '{before}'::{kind}")
+    await leave_list(at, "ada@example.com")
+    await at.write_back()
+    assert await connection.fetchval("SELECT lists::text FROM profiles") == after
+    statuses = ContactStatusService(at.bench.database, at.bench.clock)
+    await statuses.resubscribe_by_link(DEFAULT_TENANT, "ada@example.com", "news", source="link")
+    await at.write_back()
+    assert await connection.fetchval("SELECT lists::text FROM profiles") == again
 
 
 # Preview, coverage and checks.

@@ -13,6 +13,7 @@ from mailwright.sources.supabase.rest import (
     Sleep,
     SupabaseRest,
     SupabaseTable,
+    array_literal,
     filter_lists,
     filter_value,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "SupabaseRest",
     "SupabaseTable",
     "SupabaseUnavailable",
+    "array_literal",
     "filter_lists",
     "filter_value",
     "find_key_problem",

@@ -32,10 +32,14 @@ NO_MAX_AFFECTED: Final = "SUPABASE_NO_MAX_AFFECTED"
 # Proxies in front of PostgREST refuse URLs longer than about 8 KB.
 MAX_LIST_LENGTH: Final = 4_000
 
+# The code for a value that the type of the column does not allow.
+INVALID_VALUE: Final = "SUPABASE_INVALID_VALUE"
+
 # PostgREST codes for a missing table, a missing column and a missing permission.
 NO_TABLE: Final = ("PGRST205", "42P01")
 NO_COLUMN: Final = ("PGRST204", "42703")
 NO_PERMISSION: Final = "42501"
+INVALID_TEXT: Final = "22P02"
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -181,6 +185,29 @@ class SupabaseTable:
         self._rest.limits_updates = False
         return await self.update(where, changes, expected=expected)
 
+    async def replace_array(self, email: str, column: str, before: Any, after: Any, *, expected: int) -> int:
+        """Replace an array, or a text, in the rows of an address that have exactly this one.
+
+        A response shows an array and a JSON array alike, so both forms are tried. A column refuses the other one.
+        """
+        where, changes = f"{self._email}=eq.{filter_value(email)}", {column: after}
+        if before is None:
+            return await self.update(f"{where}&{column}=is.null", changes, expected=expected)
+        forms = [before] if isinstance(before, str) else [array_literal(before), orjson.dumps(before).decode()]
+        refusals = []
+        for form in forms:
+            same = f"{where}&{column}=eq.{filter_value(form)}"
+            try:
+                if changed := await self.update(same, changes, expected=expected):
+                    return changed
+            except SupabaseRefused as refused:
+                if refused.code != INVALID_VALUE:
+                    raise
+                refusals.append(refused)
+        if len(refusals) == len(forms):
+            raise refusals[0]
+        return 0
+
     async def write_status(
         self, change: SubscriberStatus, changes: Mapping[str, Any], *, column: str = "status", null_is_active: bool
     ) -> StatusWrite:
@@ -228,6 +255,12 @@ class SupabaseTable:
 def filter_value(text: str) -> str:
     """Percent-encode a value. PostgREST takes it literally; a bare `+` would be a space."""
     return quote(text, safe="@.-_~")
+
+
+def array_literal(texts: Sequence[str]) -> str:
+    """Return an array as PostgreSQL reads it: `{"news","a \\"b\\""}`."""
+    escaped = (text.replace("\\", "\\\\").replace('"', '\\"') for text in texts)
+    return "{" + ",".join(f'"{each}"' for each in escaped) + "}"
 
 
 def _quoted(text: str) -> str:
@@ -321,6 +354,7 @@ def _refusal(call: _SupabaseRequest, reply: HttpResponse, settings: SettingNames
         )
     return SupabaseRefused(
         "Supabase refused {about} with {status} {reason}: {text}",
+        code=INVALID_VALUE if code == INVALID_TEXT else None,
         about=call.about,
         status=reply.status,
         reason=code,

@@ -227,6 +227,8 @@ CREATE TABLE subscriptions (
 );
 CREATE INDEX ix_subscriptions_of_list ON subscriptions (tenant_id, list_key, contact_key)
   WHERE unsubscribed_at IS NULL;
+CREATE INDEX ix_subscriptions_left ON subscriptions (tenant_id, contact_key)
+  WHERE unsubscribed_at IS NOT NULL;
 
 CREATE TABLE sequences (
   id $identity NOT NULL,
@@ -1254,6 +1256,14 @@ CREATE TABLE profile_status_updates (
   status_at BIGINT,
   reported_at BIGINT NOT NULL,
   CONSTRAINT pk_profile_status_updates PRIMARY KEY (contact_key)
+);
+
+CREATE TABLE profile_list_updates (
+  contact_key $key NOT NULL,
+  list_key TEXT NOT NULL,
+  unsubscribed_at BIGINT NOT NULL,
+  was_removed BOOLEAN NOT NULL,
+  CONSTRAINT pk_profile_list_updates PRIMARY KEY (contact_key, list_key)
 );
 
 CREATE TABLE mailouts (

@@ -5,8 +5,24 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, Text, and_, cast, column, false, or_, select, table, update
+import orjson
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    Text,
+    and_,
+    cast,
+    column,
+    false,
+    func,
+    literal,
+    or_,
+    select,
+    table,
+    update,
+)
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.types import UserDefinedType
 
 from mailwright.domain.errors import NotDurable
 from mailwright.sources.articles.profiles.columns import COLUMNS, TABLE, URL, ProfileColumns, TableName
@@ -18,7 +34,7 @@ from mailwright.sources.articles.profiles.errors import (
 )
 from mailwright.sources.articles.profiles.table import ProfileRows
 from mailwright.sources.recipient_statuses import StatusWrite, SubscriberStatus, is_replaced
-from mailwright.sources.supabase import is_spelling_of, search_pattern
+from mailwright.sources.supabase import array_literal, is_spelling_of, search_pattern
 from mailwright.storage.database import Database, Transaction
 
 PAGE_ROWS: Final = 1_000
@@ -48,9 +64,10 @@ class PostgresqlProfiles:
             )
 
     async def probe_update(self) -> None:
-        if self.columns.status is not None:
+        written = [column for column in (self.columns.status, self.columns.lists) if column is not None]
+        if written:
             async with _writing(self._database) as tx:
-                await tx.execute(update(self._table).where(false()).values({self.columns.status: "bounced"}))
+                await tx.execute(update(self._table).where(false()).values(dict.fromkeys(written)))
 
     async def page(self, after: str | None) -> ProfileRows:
         begins = self._email.is_not(None) if after is None else self._email > after
@@ -85,8 +102,24 @@ class PostgresqlProfiles:
             )
         return StatusWrite.CHANGED
 
+    async def replace_lists(self, email: str, before: Any, after: Any, *, rows: int) -> int:
+        name = self.columns.lists
+        assert name is not None
+        column_of_lists = self._table.c[name]
+        async with _writing(self._database) as tx:
+            type_ = await self._type_of(tx, column_of_lists)
+            is_unchanged = cast(column_of_lists, Text).is_not_distinct_from(cast(_typed(before, type_), Text))
+            where = and_(self._email == email, is_unchanged)
+            changed = update(self._table).where(where).values({name: _typed(after, type_)}).returning(self._email)
+            return len(await tx.execute(changed))
+
     async def close(self) -> None:
         await self._database.close()
+
+    async def _type_of(self, tx: Transaction, of: ColumnElement[Any]) -> str:
+        """Return the type of a column, such as `text[]` or `jsonb`. The table has a row."""
+        [row] = await tx.execute(select(cast(func.pg_typeof(of), Text).label("type")).select_from(self._table).limit(1))
+        return str(row.type)
 
     def _is_replaced(self, name: str, status: str) -> ColumnElement[bool]:
         """Return the rule of `is_replaced` as a condition."""
@@ -112,6 +145,26 @@ class PostgresqlProfiles:
         return [
             {name: row._mapping[column_name] for name, column_name in self.columns.by_field.items()} for row in rows
         ]
+
+
+class _NamedType(UserDefinedType[Any]):
+    """A type of the other program's database, by name."""
+
+    cache_ok = True
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def get_col_spec(self, **_options: Any) -> str:
+        return self.name
+
+
+def _typed(lists: Any, type_: str) -> ColumnElement[Any]:
+    """Return lists as a value of the column: an array, JSON or text."""
+    text = lists
+    if isinstance(lists, list | tuple):
+        text = array_literal(lists) if type_.endswith("[]") else orjson.dumps(lists).decode()
+    return cast(cast(literal(text, Text), Text), _NamedType(type_))
 
 
 @asynccontextmanager
@@ -142,7 +195,7 @@ _REMEDIES: Final = {
     "42P01": (TABLE, "Create the table, or correct the name"),
     "3F000": (TABLE, "Create the schema, or correct the name"),
     "42703": (COLUMNS, "Add the column, or name another one in this setting"),
-    "42501": (URL, "Grant its user SELECT on the table, and UPDATE on the column of the status"),
+    "42501": (URL, "Grant its user SELECT on the table, and UPDATE on the columns of the status and of the lists"),
     "28": (URL, "Correct the user or the password"),
     "3D": (URL, "Correct the name of the database"),
     "42": (COLUMNS, "Correct the types of the columns"),

@@ -47,7 +47,7 @@ class Profile:
 def parse_profile(row: Mapping[str, Any]) -> Profile:
     """Parse a row by field. Raises `InvalidProfile`."""
     email = parse_email(row.get("email"))
-    divisions = _texts(row.get(OCD_IDS), OCD_IDS)
+    divisions = parse_texts(row.get(OCD_IDS), OCD_IDS)
     if (wrong := malformed_division(divisions)) is not None:
         raise InvalidProfile(f"{wrong[:_MAX_SHOWN]!r} in ocd_ids is not a division id such as {EXAMPLE}")
     known = ("email", OCD_IDS, "lists", "status", "name")
@@ -57,7 +57,7 @@ def parse_profile(row: Mapping[str, Any]) -> Profile:
         email,
         " ".join(name.split())[: contact_fields.MAX_NAME_LENGTH] or None if isinstance(name, str) else None,
         {**attributes, OCD_IDS: divisions},
-        frozenset(_texts(row.get("lists"), "lists")),
+        frozenset(parse_texts(row.get("lists"), "lists")),
         _is_active(row.get("status")),
     )
 
@@ -71,11 +71,7 @@ def parse_email(given: Any) -> str:
         raise InvalidProfile(f"invalid address: {error}") from error
 
 
-def _is_active(status: Any) -> bool:
-    return status is None or (isinstance(status, str) and status.strip().lower() in ("", ACTIVE))
-
-
-def _texts(given: Any, name: str) -> list[str]:
+def parse_texts(given: Any, name: str) -> list[str]:
     """Return the texts of an array, of a JSON array, or of a text that separates them by commas or semicolons."""
     if isinstance(given, str) and given.lstrip().startswith("["):
         try:
@@ -93,6 +89,10 @@ def _texts(given: Any, name: str) -> list[str]:
             return [each.strip() for each in given if each.strip()]
         case _:
             raise InvalidProfile(f"{name} must be an array of texts, or one text separated by commas")
+
+
+def _is_active(status: Any) -> bool:
+    return status is None or (isinstance(status, str) and status.strip().lower() in ("", ACTIVE))
 
 
 def _attribute(value: Any) -> Any:

@@ -49,9 +49,10 @@ class SupabaseProfiles:
             )
 
     async def probe_update(self) -> None:
-        if self.columns.status is not None:
+        written = [column for column in (self.columns.status, self.columns.lists) if column is not None]
+        if written:
             with _explained():
-                await self._table.probe_update({self.columns.status: "bounced"})
+                await self._table.probe_update(dict.fromkeys(written))
 
     async def page(self, after: str | None) -> ProfileRows:
         with _explained():
@@ -68,6 +69,12 @@ class SupabaseProfiles:
         with _explained():
             changes = {column: change.status}
             return await self._table.write_status(change, changes, column=column, null_is_active=True)
+
+    async def replace_lists(self, email: str, before: Any, after: Any, *, rows: int) -> int:
+        column = self.columns.lists
+        assert column is not None
+        with _explained():
+            return await self._table.replace_array(email, column, before, after, expected=rows)
 
     async def close(self) -> None:
         await self._http.close()

@@ -1,4 +1,4 @@
-"""What the sources of recipients have in common: pages by address, and updates of one column."""
+"""What the sources of recipients have in common: pages by address, and updates of two columns."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Protocol
@@ -29,7 +29,7 @@ class ProfileTable(Protocol):
         ...
 
     async def probe_update(self) -> None:
-        """Raise if the column of the status cannot be written."""
+        """Raise if the columns of the status and of the lists cannot be written."""
         ...
 
     async def page(self, after: str | None) -> ProfileRows:
@@ -42,6 +42,13 @@ class ProfileTable(Protocol):
 
     async def write_status(self, change: SubscriberStatus) -> StatusWrite:
         """Write only the column of the status, in every row of the address."""
+        ...
+
+    async def replace_lists(self, email: str, before: Any, after: Any, *, rows: int) -> int:
+        """Replace the lists of the rows that have exactly these ones, and return how many changed.
+
+        `email` is the address as it is stored, and `rows` the number of rows that were read.
+        """
         ...
 
     async def close(self) -> None: ...
