@@ -128,6 +128,21 @@ async def test_approval_is_requested_shown_and_withdrawn(here: Commands) -> None
     assert "Nothing of the tenant default is rejected" in (await here.ok("approval", "list", "--rejected")).out
 
 
+@pytest.mark.parametrize(
+    ("percent", "sentence"),
+    [
+        ("10", "Hourly limit: 90 of 100 for bulk, 10 kept for transactional email."),
+        ("0", "Hourly limit: 100, all of it for bulk."),
+    ],
+)
+async def test_start_and_forecast_name_the_reserve(here: Commands, percent: str, sentence: str) -> None:
+    limits = {"MAILWRIGHT_RATE_PER_HOUR": "100", "MAILWRIGHT_RESERVE_PERCENT": percent, "COLUMNS": "300"}
+    campaign_id = (await here.ok(*CREATE, "--list", "news", "--var", "season=spring")).out.strip()
+    started = await here.ok("campaign", "start", campaign_id, **limits)
+    assert started.out.splitlines()[-1] == sentence
+    assert sentence in (await here.ok("forecast", **limits)).out
+
+
 async def test_campaign_runs_from_file_to_report(here: Commands) -> None:
     made = await here.ok(*CREATE, "--list", "news", "--var", "season=spring", "--daily-limit", "2")
     campaign_id = made.out.strip()

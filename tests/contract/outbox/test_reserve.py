@@ -5,17 +5,22 @@ from typing import Any
 
 import pytest
 
+from mailwright.access.roles import Role
 from mailwright.app.limits import default_limits
 from mailwright.domain.clock import DAY, HOUR, MINUTE, ManualClock
 from mailwright.domain.explanation import LimitScope, ReachedLimit
 from mailwright.domain.permits import LimitWindow, QuotaSnapshot
 from mailwright.outbox.limits import DefaultLimits
 from mailwright.policies.reserve import keep_reserve, quota_for_bulk, reserved_part
+from mailwright.schemas.explanation_text import bulk_limit_text
 from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.forecast import forecast
+from mailwright.sources.campaigns.queue_progress import queue_progress
+from mailwright.web.app import create_app
 from tests.builders import DEFAULT_TENANT, Bench, a_bench, a_message, a_newsletter
 from tests.conftest import DatabaseAddress
 from tests.contract.campaigns.test_forecast import a_queued_campaign
+from tests.pages import HOME, PASSWORD, a_visit
 from tests.standins.provider import ScriptedProvider
 
 LIMITS = {
@@ -51,6 +56,39 @@ async def test_transactional_messages_alone_use_the_whole_limit(limited: Bench) 
     provider = ScriptedProvider()
     await limited.drain(provider)
     assert len(provider.messages) == 100
+
+
+@pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS.keys())
+async def test_without_a_reserve_bulk_uses_the_whole_limit(
+    engine: DatabaseAddress, clock: ManualClock, limits: dict[str, Any]
+) -> None:
+    async with a_bench(engine.url, clock, reserve_percent=0, **limits) as bench:
+        await bench.accept(*(a_newsletter() for _ in range(120)))
+        provider = ScriptedProvider()
+        await bench.drain(provider)
+        assert len(provider.messages) == 100
+
+
+@pytest.mark.parametrize(
+    ("percent", "sentence"),
+    [
+        (10, "Hourly limit: 90 of 100 for bulk, 10 kept for transactional email."),
+        (0, "Hourly limit: 100, all of it for bulk."),
+    ],
+)
+async def test_poll_forecast_and_pages_name_the_reserve(
+    engine: DatabaseAddress, clock: ManualClock, percent: int, sentence: str
+) -> None:
+    async with a_bench(engine.url, clock, reserve_percent=percent, rate_per_hour=100, base_url=HOME) as bench:
+        campaign = await a_queued_campaign(bench, 200)
+        poll = await queue_progress(bench.database, clock, bench.engine.defaults, tenant_id=DEFAULT_TENANT)
+        foreseen = await forecast(bench.database, clock, bench.engine.defaults, tenant_id=DEFAULT_TENANT)
+        assert [bulk_limit_text(limit) for limit in poll.limits] == [sentence]
+        assert poll.limits == foreseen.limits
+        await bench.engine.users.create("ada", PASSWORD, Role.ADMIN, actor="test")
+        async with a_visit(create_app(bench.engine)) as visit:
+            for page in ("/overview/forecast", f"/campaigns/{campaign.campaign_id}/forecast"):
+                assert sentence in (await visit.open(page)).words()
 
 
 @pytest.mark.promise("transactional-first")
