@@ -142,6 +142,24 @@ class Users:
         if user.address != shown:
             await self.notices.notify(tx, user, ADDRESS_CHANGED, actor=actor, origin=origin, email=shown)
 
+    async def change(
+        self, login: str, *, role: Role | None = None, email: str | None = None, password: str | None = None, actor: str
+    ) -> None:
+        """Change what is given, all of it or nothing. An empty address removes it."""
+        user, now = await self.find(login), self._clock.now()
+        stored = normal_email(email) if email and email.strip() else None
+        if password is not None:
+            check_password(password, user.login)
+        hashed = None if password is None else await self.passwords.hash(password)
+        async with self._database.write() as tx:
+            if role is not None:
+                await store_role(tx, now, user, role, actor=actor, notices=self.notices)
+            if email is not None:
+                await self.store_email(tx, user, stored, actor=actor, origin=None)
+            if hashed is not None:
+                await store_password(tx, now, user, hashed, actor=actor)
+                await self.notices.notify(tx, user, PASSWORD_CHANGED, actor=actor)
+
     async def change_language(self, user: User, language: str | None) -> None:
         """Change the language of the dashboard. None means the language of the browser."""
         async with self._database.write() as tx:
@@ -306,9 +324,10 @@ async def require_another_admin(tx: Transaction, user: User) -> None:
     admins = (u.role == Role.ADMIN, u.disabled_at.is_(None), u.tenant_id.is_(None))
     query = select(u.id, u.password_hash.is_not(None).label("has_password")).where(*admins)
     has_password = {row.id: bool(row.has_password) for row in await tx.execute(query.order_by(u.id).with_for_update())}
-    if has_password.pop(user.id, None) is None:
+    own = has_password.pop(user.id, None)
+    if own is None:
         return
-    if user.has_password and not any(has_password.values()):
+    if own and not any(has_password.values()):
         raise NotPossibleNow(
             "The user {login} is the last administrator with a password. Create another one first.", login=user.login
         )

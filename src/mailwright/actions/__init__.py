@@ -21,9 +21,11 @@ MODULES: Final = {
     "key": "keys",
     "list": "lists",
     "segment": "segments",
+    "setting": "settings",
     "suppression": "suppressions",
     "template": "templates",
     "tenant": "tenants",
+    "user": "users",
     "webhook": "webhooks",
 }
 

@@ -6,9 +6,11 @@ A command runs its action on this installation, or with `--server` on another on
 import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from enum import Enum
 from functools import partial
+from http import HTTPStatus
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal, get_origin
 
@@ -111,34 +113,36 @@ def make_command(action: DeclaredAction) -> Callable[..., None]:
 
 
 def perform(
-    action: DeclaredAction, values: dict[str, Any], *, path: Mapping[str, str], tenant: str = tenants.DEFAULT
+    action: DeclaredAction,
+    values: dict[str, Any],
+    *,
+    path: Mapping[str, str],
+    tenant: str = tenants.DEFAULT,
+    creates: bool = False,
 ) -> Any:
     """Run the action on this installation, or with `--server` on another one. `values` has the names of the API."""
-    return (_run if remote.server() is None else _call)(action, values, path=path, tenant=tenant)
+    if remote.server() is not None:
+        return _call(action, values, path=path, tenant=tenant)
+    return _run(action, values, path=path, tenant=tenant, creates=creates or action.status == HTTPStatus.CREATED)
 
 
-def _run(action: DeclaredAction, values: dict[str, Any], *, path: Mapping[str, str], tenant: str) -> Any:
+def console_context(at: Installation, **more: Any) -> Context:
+    """Return the context of an action that the console runs on the whole installation."""
+    return Context(at.settings, at.clock, at.database, platform_caller(CONSOLE), "cli", **more)
+
+
+def _run(action: DeclaredAction, values: dict[str, Any], *, path: Mapping[str, str], tenant: str, creates: bool) -> Any:
     """Run the action on this installation."""
 
-    async def caller_of(at: Installation) -> Caller:
-        if action.is_platform:
-            return platform_caller(CONSOLE)
-        owner = await find_tenant(at, tenant)
-        return Caller(owner.id, owner.name, actor=CONSOLE)
-
     async def work(at: Installation) -> Any:
-        context = Context(
-            at.settings,
-            at.clock,
-            at.database,
-            await caller_of(at),
-            "cli",
-            sees_all_tenants=action.finds_by_id,
-        )
+        context = console_context(at, sees_all_tenants=action.finds_by_id)
+        if not action.is_platform:
+            owner = await find_tenant(at, tenant)
+            context = replace(context, caller=Caller(owner.id, owner.name, actor=CONSOLE))
         given = [*path.values()] if action.input is None else [*path.values(), parse(action.input, values)]
         return await action.run(context, *given)
 
-    return run(work, creates=action.status == 201)
+    return run(work, creates=creates)
 
 
 def _call(action: DeclaredAction, values: dict[str, Any], *, path: Mapping[str, str], tenant: str) -> Any:

@@ -31,6 +31,7 @@ _OTHER_CODES: Final = {"UNKNOWN_SCHEMA": NEWER_DATABASE, "SERVER_UNREACHABLE": D
 _NEXT_STEPS: Final = {
     "KEY_WITHOUT_OWNER": "Set the owner with `mailwright key edit ID --owner LOGIN`.",
     "PLATFORM_KEY_REQUIRED": "Create a platform key with `mailwright key create --platform`.",
+    "TENANT_MISSING": "Name one with --tenant, or give access to all of them with --all-tenants.",
     "TENANT_KEY_REQUIRED": "Create a key of the tenant with `mailwright key create --tenant NAME`.",
     "PROVIDER_HAS_MESSAGES": "List those in doubt with `mailwright message list --status in_doubt`.",
     "SENDER_DOMAIN_NOT_VERIFIED": "Add a domain with `mailwright domain add NAME`, or check it with `mailwright domain "

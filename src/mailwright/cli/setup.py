@@ -11,17 +11,18 @@ import typer
 
 from mailwright.access.api_keys import ApiKeys
 from mailwright.access.roles import Role, Scope, parse_role
+from mailwright.actions.users import account_links, users
 from mailwright.app.provider_test import advice_for, check_providers
 from mailwright.app.sender_dns import check_sender
 from mailwright.app.setting_rules import parse_changes
 from mailwright.app.setup import SetupStep, StepState, begin_brand, has_provider, has_sender, record_step
 from mailwright.app.stored_settings import change_settings, load_effective
 from mailwright.cli.check import print_findings
+from mailwright.cli.derived import console_context
 from mailwright.cli.exit_codes import NEGATIVE
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, ask_password, command
 from mailwright.cli.output import aside, out, print_json
-from mailwright.cli.user import account_links_of, users_of
 from mailwright.content.brand_store import Brands
 from mailwright.domain.errors import InvalidInput
 from mailwright.domain.findings import Finding
@@ -152,7 +153,7 @@ async def _current(at: Installation) -> tuple[Settings, frozenset[str]]:
 
 
 def _ask_admin() -> str | None:
-    if run(lambda at: users_of(at).has_any(), creates=True):
+    if run(lambda at: users(console_context(at)).has_any(), creates=True):
         return None
     return str(typer.prompt("User name of the first administrator", default="admin", err=True))
 
@@ -205,7 +206,7 @@ def _create_admin(login: str) -> None:
 
 
 async def _create_user(login: str, password: str, at: Installation) -> None:
-    await users_of(at).create(login, password, Role.ADMIN, actor=CONSOLE)
+    await users(console_context(at)).create(login, password, Role.ADMIN, actor=CONSOLE)
 
 
 def _ask_last_steps(result: SetupResult) -> LastSteps:
@@ -254,7 +255,7 @@ async def _do_last_steps(at: Installation, result: SetupResult, last: LastSteps)
     if last.colleague is not None:
         # Give access to all tenants only if the user chooses it, or if there is only one tenant.
         home = owner.id if len(await tenants.list_all(at.database)) > 1 else None
-        links = account_links_of(at)
+        links = account_links(console_context(at))
         invitation = await links.invite(last.colleague, last.role, tenant_id=home, actor=CONSOLE, sends_email=False)
         await record_step(at.database, SetupStep.TEAM, StepState.DONE)
     if last.test_to is not None and result.is_connected:

@@ -114,7 +114,9 @@ def field_of(name: str) -> str:
             return field
     known = variable_of(next(iter(STORABLE)))
     if any(wanted.lower() == field or wanted.upper() == each.alias for field, each in Settings.model_fields.items()):
-        raise ConfigurationInvalid(f"{wanted[:80]}: set it in the environment or in {CONFIG_FILE}; it is not stored")
+        raise ConfigurationInvalid(
+            f"{wanted[:80]}: cannot be stored; set it in the environment or in {CONFIG_FILE}, and restart Mailwright"
+        )
     raise NotFound(f"There is no setting {wanted[:80]!r}. {known} is one, for example.")
 
 

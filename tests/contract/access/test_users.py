@@ -1,5 +1,6 @@
 """Users, second factors and sessions, on both engines."""
 
+import asyncio
 from pathlib import Path
 
 import pyotp
@@ -157,6 +158,39 @@ async def test_last_administrator_cannot_be_removed(users: Users, ada: User, dat
         await users.disable("grace", actor="test")
     with pytest.raises(NotPossibleNow):
         await users.change_role("grace", Role.VIEWER, actor="test")
+
+
+@pytest.mark.parametrize("first", ["disable", "demote"])
+@pytest.mark.parametrize("second", ["disable", "demote", "change"])
+async def test_two_administrators_cannot_remove_each_other(users: Users, ada: User, first: str, second: str) -> None:
+    await users.create("grace", RIGHT, Role.ADMIN, actor="test")
+
+    async def remove(login: str, way: str) -> None:
+        if way == "disable":
+            await users.disable(login, actor="test")
+        elif way == "demote":
+            await users.change_role(login, Role.VIEWER, actor="test")
+        else:
+            await users.change(login, role=Role.EDITOR, email="new@example.com", actor="test")
+
+    results = await asyncio.gather(remove("grace", first), remove("ada", second), return_exceptions=True)
+    assert [type(each) for each in results if each is not None] == [NotPossibleNow]
+    left = [user for user in await users.list_all() if user.role is Role.ADMIN and user.disabled_at is None]
+    assert len(left) == 1
+
+
+async def test_several_changes_of_a_user_are_stored_together(users: Users, ada: User) -> None:
+    with pytest.raises(NotPossibleNow):
+        await users.change("ada", role=Role.EDITOR, email="new@example.com", password=OTHER, actor="test")
+    with pytest.raises(InvalidInput):
+        await users.change("ada", email="new@example.com", password="short", actor="test")
+    assert (await users.find("ada")).email is None
+    assert await users.sign_in("ada", RIGHT, HERE) is not None
+    await users.change("ada", role=Role.ADMIN, email="New@Example.com", password=OTHER, actor="test")
+    assert (await users.find("ada")).email == "new@example.com"
+    assert await users.sign_in("ada", OTHER, HERE) is not None
+    await users.change("ada", email="", actor="test")
+    assert (await users.find("ada")).email is None
 
 
 @pytest.mark.promise("session-revoked")

@@ -43,6 +43,10 @@ BODIES: dict[str, Any] = {
     "suppression add": {"email": "grace@example.com"},
     "template write": {"subject": "Hello", "html": "<p>Hello</p>"},
     "template preview": {},
+    "setting change": {"settings": {"MAILWRIGHT_DAILY_LIMIT": "5000"}},
+    "user create": {"login": "fresh", "password": PASSWORD, "allTenants": True},
+    "user invite": {"email": "grace@example.com", "allTenants": True},
+    "user change": {"role": "editor"},
     "tenant create": {"name": "fresh"},
     "tenant edit": {"weight": 2},
     "webhook create": {"url": "https://example.com/fresh"},
@@ -83,7 +87,8 @@ async def places(api: Api) -> dict[str, str]:
     await api.engine.users.create("ada", PASSWORD, Role.ADMIN, actor="test")
     await tenants.create(api.engine.database, api.engine.clock, "empty")
     key = await api.engine.keys.issue(1, "spare")
-    platform = {"tenantName": "empty", "keyId": str(key.id)}
+    await api.engine.users.create("linus", PASSWORD, Role.VIEWER, actor="test")
+    platform = {"tenantName": "empty", "keyId": str(key.id), "login": "linus", "settingName": "daily_limit"}
     return {**named, **platform, "webhookId": webhook, "deliveryId": delivery}
 
 
@@ -185,7 +190,7 @@ async def test_stored_scopes_of_the_other_kind_are_ignored(api: Api) -> None:
 async def test_each_action_works_with_its_scope_and_is_audited(
     api: Api, platform: httpx.AsyncClient, places: dict[str, str]
 ) -> None:
-    last = ("archive", "restore", "remove", "revoke", "disable", "delete", "erase", "show_erasure")
+    last = ("archive", "restore", "remove", "revoke", "unset", "disable", "enable", "delete", "erase", "show_erasure")
     for action in sorted(ACTIONS, key=lambda each: last.index(each.name) if each.name in last else -1):
         await api.client.post("/v1/suppressions", json={"email": "bob@example.com"})  # Another action has lifted it.
         async with api.engine.database.write() as tx:
