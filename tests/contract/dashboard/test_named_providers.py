@@ -3,10 +3,12 @@
 import re
 
 import pytest
+from sqlalchemy import update
 
 from mailwright.access.roles import Role
 from mailwright.domain.clock import ManualClock
 from mailwright.storage.database import Database
+from mailwright.storage.tables import provider_configurations
 from tests.api import an_api
 from tests.builders import a_tenant
 from tests.standins.smtp_sink import SmtpSink
@@ -54,6 +56,23 @@ async def test_administrator_adds_tests_routes_and_deletes(database: Database, c
         assert (await browser.post(f"{HOME}/~routes/delete", data=route)).status_code == 303
         await browser.post(f"{HOME}/acme-smtp/delete", data=token)
         assert (await api.engine.providers.list_all()).configurations == ()
+
+
+async def test_page_of_a_removed_kind_says_why(database: Database, clock: ManualClock) -> None:
+    async with an_api(database, clock) as api:
+        given = {"MAILWRIGHT_SMTP_URL": "smtp://localhost:2525", "MAILWRIGHT_SMTP_CONNECTIONS": "3"}
+        await api.engine.providers.create("acme-smtp", "smtp", given, actor="test")
+        async with database.write() as tx:
+            await tx.execute(update(provider_configurations).values(kind="gone"))
+        await api.engine.users.create("ada", PASSWORD, Role.ADMIN, actor="test")
+        browser = api.anonymous
+        browser.headers.update({"Origin": "http://mail.example", "Accept": "text/html"})
+        await browser.post("/sign-in", data={"login": "ada", "password": PASSWORD})
+        for path in (HOME, f"{HOME}/acme-smtp"):
+            page = await browser.get(path)
+            assert page.status_code == 200, path
+            assert "gone" in page.text
+        assert "no installed package adds the provider gone" in page.text.lower()
 
 
 async def test_administrator_adds_and_deletes_a_report_source(database: Database, clock: ManualClock) -> None:
