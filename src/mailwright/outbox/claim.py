@@ -140,10 +140,11 @@ class Claims:
         return in_turn(lanes, self._skipped_lanes)
 
     async def _is_behind(self, tx: Runner, lane: Lane, now: Instant) -> bool:
-        """Return whether a campaign waits for claimed messages of an earlier campaign of its tenant."""
+        """Return whether a campaign waits for messages of an earlier campaign of its tenant."""
         if not is_of_campaign(lane.number):
             return False
-        return bool(await tx.run(IS_BEHIND, entry_id=place_of(lane.number), now=now))
+        is_whole = self._scope is None or self._scope.is_whole(lane.tenant_id)
+        return bool(await tx.run(IS_BEHIND, entry_id=place_of(lane.number), now=now, is_whole=int(is_whole)))
 
     async def _is_in_scope(self, tx: Runner, scope: ClaimScope, lane: Lane) -> bool:
         """Return whether the lane may have messages that this worker claims.

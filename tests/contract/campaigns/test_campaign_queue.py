@@ -12,7 +12,7 @@ from mailwright.domain.errors import NotPossibleNow
 from mailwright.domain.explanation import LimitScope, ReachedLimit
 from mailwright.domain.permits import Limits
 from mailwright.domain.states import Priority, Status
-from mailwright.outbox import quotas
+from mailwright.outbox import claim, quotas
 from mailwright.outbox.accept import accept_select
 from mailwright.outbox.audit import audit
 from mailwright.outbox.defer import defer_lane
@@ -471,3 +471,28 @@ async def test_permit_returned_during_a_deferral_reopens_the_campaign(
         assert await other.gate.admit(other.claims, await other.claims.claim(1)) == []
     claimed = await one.claims.claim(1)
     assert [message.lane for message in claimed] == [await lane_of(desk, first)]
+
+
+async def test_released_message_keeps_the_turn_of_its_campaign(
+    desk: CampaignHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another worker releases the message after the due campaigns were read, and before the later one is claimed."""
+    first = await desk.start(1, name="First")
+    await desk.start(name="Second")
+    await desk.run_scheduler()
+    one, other = [(await desk.bench.worker(ScriptedProvider(), name)).parts for name in ("one", "other")]
+    claimed = await one.claims.claim(1)
+    due_lanes = claim._due_lanes
+
+    async def read_then_release(tx: Any, now: Any) -> Any:
+        lanes = await due_lanes(tx, now)
+        if desk.database.dialect == "postgresql":
+            await one.claims.release(claimed)
+        return lanes
+
+    with monkeypatch.context() as during:
+        during.setattr(claim, "_due_lanes", read_then_release)
+        assert await other.claims.claim(1) == []
+    if desk.database.dialect == "sqlite":  # which has one writer, so nobody can release meanwhile
+        await one.claims.release(claimed)
+    assert [message.lane for message in await other.claims.claim(1)] == [await lane_of(desk, first)]

@@ -237,6 +237,7 @@ async def a_killed_worker(bench: Bench, messages: int) -> int:
     return len(await dead.parts.gate.admit(dead.parts.claims, batch))
 
 
+@pytest.mark.timeout(400)  # every step waits for two workers
 async def test_three_limited_campaigns_leave_in_order_and_in_stable_states(desk: CampaignHarness) -> None:
     """Limits: 40 per second, 12 per hour, 30 per day. A worker is killed, and its messages follow after its lease."""
     await change_tenant(desk.database, rate_per_second=40, rate_per_hour=12, daily_limit=30)
