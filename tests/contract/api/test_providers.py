@@ -1,6 +1,6 @@
 """HTTP API and page of providers: availability and quotas."""
 
-from mailwright.access.roles import Role
+from mailwright.access.roles import Role, Scope
 from mailwright.domain.clock import MINUTE, ManualClock
 from mailwright.domain.permits import Limits
 from mailwright.outbox import quotas
@@ -38,8 +38,12 @@ async def test_administrator_sees_state_of_each_provider(database: Database, clo
         )
         assert (smtp["status"], smtp["unavailableReason"], smtp["quota"]) == ("left_alone", "SMTP_AUTH_FAILED", None)
         assert (sendgrid["status"], sendgrid["workers"]) == ("unused", 0)
-        for headers in ({}, {"Authorization": f"Bearer {api.key}"}):
-            assert (await api.anonymous.get("/v1/providers", headers=headers)).status_code == 401
+        ops = await api.engine.keys.create(None, "ops", frozenset({Scope.PLATFORM_READ}))
+        for key, status in (("", 401), ("a wrong password", 401), (api.key, 403), (ops, 200)):
+            headers = {"Authorization": f"Bearer {key}"} if key else {}
+            assert (await api.anonymous.get("/v1/providers", headers=headers)).status_code == status
+        made = await api.anonymous.post("/v1/providers", json={}, headers={"Authorization": f"Bearer {ops}"})
+        assert (made.status_code, made.json()["code"]) == (403, "PLATFORM_KEY_REQUIRED")
 
 
 async def test_expired_provider_rate_is_marked(database: Database, clock: ManualClock) -> None:
