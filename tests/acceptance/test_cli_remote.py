@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mailwright.access.roles import Scope
+from mailwright.access.roles import PLATFORM_SCOPES, Scope
 from mailwright.domain.clock import ManualClock
 from mailwright.storage.database import Database
 from tests.acceptance.commands import Commands
@@ -156,3 +156,25 @@ async def test_remote_templates_are_shown_compared_and_archived(far: Commands, a
     assert (await far.run("template", "list")).code == 2
     await far.ok("domain", "add", "acme.example")
     assert "acme.example: 0 messages in 0 reports" in (await far.ok("dmarc", "show", "acme.example")).out
+
+
+async def test_platform_key_manages_a_server_without_its_database(far: Commands, api: Api) -> None:
+    ops = {"MAILWRIGHT_API_KEY": await api.engine.keys.create(None, "ops", PLATFORM_SCOPES)}
+    await far.ok("tenant", "create", "acme", "--rate-per-hour", "500", **ops)
+    await far.ok("tenant", "edit", "acme", "--rate-per-hour", "none", "--one-at-a-time", "yes", **ops)
+    acme = (await far.ok("tenant", "show", "acme", "--json", **ops)).json
+    assert (acme["ratePerHour"], acme["oneAtATime"]) == (None, True)
+    key = (await far.ok("key", "create", "--tenant", "acme", "--scope", "send", **ops)).out.strip()
+    [listed] = (await far.ok("key", "list", "--tenant", "acme", "--json", **ops)).json
+    assert (key[-4:], listed["scopes"]) == (listed["hint"], ["send"])
+    await far.ok("key", "revoke", str(listed["id"]), **ops)
+    await far.ok("setting", "set", "MAILWRIGHT_DAILY_LIMIT", "5000", **ops)
+    assert "5000" in (await far.ok("setting", "show", "MAILWRIGHT_DAILY_LIMIT", **ops)).out
+    await far.ok("setting", "unset", "MAILWRIGHT_DAILY_LIMIT", **ops)
+    assert "token=" in (await far.ok("user", "invite", "g@example.com", "--all-tenants", "--link", **ops)).out
+    refused = await far.run("tenant", "list")
+    assert (refused.code, "mailwright key create --platform" in refused.err) == (1, True)
+    wrong = await far.run("list", "list", **ops)
+    assert (wrong.code, "mailwright key create --tenant NAME" in wrong.err) == (1, True)
+    assert (await far.run("user", "link", "ada", **ops)).code == 2
+    assert list(far.folder.iterdir()) == []
