@@ -47,6 +47,14 @@ async def here(prepared: Path, tmp_path: Path) -> Commands:
     return Commands(tmp_path, {"MAILWRIGHT_POSTAL_ADDRESS": "Street 1, 1000 Town"})
 
 
+async def test_refused_import_creates_no_list(here: Commands) -> None:
+    (here.folder / "photo.csv").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(100))
+    refused = await here.run("contact", "import", "photo.csv", "--list", "monthly")
+    assert refused.code != 0
+    assert "Created the list" not in refused.err
+    assert "monthly" not in (await here.ok("list", "list")).out
+
+
 async def test_restored_campaign_is_listed_by_name_and_released(here: Commands) -> None:
     await here.ok("backup", "before.mwbackup")
     campaign_id = (await here.ok(*CREATE, "--list", "news", "--var", "season=spring", "--daily-limit", "2")).out.strip()

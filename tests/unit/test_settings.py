@@ -217,3 +217,13 @@ def test_configured_key_file_keeps_its_own_meaning(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("MAILWRIGHT_SECRET_KEY_FILE", str(tmp_path / "new.key"))
     settings = load()
     assert (settings.secret_key, settings.secret_key_file) == (None, tmp_path / "new.key")
+
+
+@pytest.mark.parametrize(
+    "setting", ["MAILWRIGHT_NOTIFY_DATABASE_URL", "MAILWRIGHT_OUTBOX_DATABASE_URL", "MAILWRIGHT_PROFILES_URL"]
+)
+def test_addresses_of_other_databases_are_verified(setting: str) -> None:
+    settings = Settings.model_validate({setting: "postgresql://db.example.com/shop?sslmod=require"})
+    with pytest.raises(ConfigurationInvalid) as refused:
+        verify(settings)
+    assert f"{setting}: the parameter sslmod is unknown; did you mean sslmode?" in refused.value.problems

@@ -219,9 +219,7 @@ class ProviderService:
         fields = {_field(kind, name): text.strip() for name, text in given.items()}
         for name in required_fields(kind):
             if not fields.get(name):
-                raise InvalidInput(
-                    "{name} is required for {kind}.", field=variable_of(name), name=variable_of(name), kind=kind
-                )
+                raise InvalidInput("This setting is required for {kind}.", field=variable_of(name), kind=kind)
         limit = KINDS[kind].usual_hourly_limit
         usual = {} if limit is None else {"rate_per_hour": str(limit)}
         texts = usual | {name: text for name, text in fields.items() if text}

@@ -203,12 +203,8 @@ async def _in_background(task: Coroutine[Any, Any, None]) -> AsyncIterator[None]
 
 
 def _queue_url(settings: Settings) -> str:
-    try:
-        url = settings.notify_database_url or ""
-        parse_url(url)
-    except ConfigurationInvalid as error:
-        renamed = [p.replace("MAILWRIGHT_DATABASE_URL", "MAILWRIGHT_NOTIFY_DATABASE_URL") for p in error.problems]
-        raise ConfigurationInvalid(*renamed) from error
+    url = settings.notify_database_url or ""
+    parse_url(url, "MAILWRIGHT_NOTIFY_DATABASE_URL")
     return url
 
 

@@ -31,11 +31,7 @@ async def open_application_database(url: str | None) -> AsyncIterator[Database]:
     """Open the database of an application without changing its settings."""
     if url is None:
         raise ConfigurationInvalid(f"{SETTING}: not set; set it to the application's database, or use --database URL")
-    try:
-        parse_url(url)
-    except ConfigurationInvalid as error:
-        renamed = [each.replace("MAILWRIGHT_DATABASE_URL", SETTING) for each in error.problems]
-        raise ConfigurationInvalid(*renamed) from error
+    parse_url(url, SETTING)
     database = Database(url, is_ours=False, pool_size=2)
     try:
         yield database

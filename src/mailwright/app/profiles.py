@@ -24,6 +24,7 @@ from mailwright.sources.articles.profiles.table import ProfileSource, ProfileTab
 from mailwright.sources.articles.profiles.write_back import ProfileWriteBack
 from mailwright.sources.supabase import find_key_problem
 from mailwright.storage.database import Database, parse_url
+from mailwright.storage.postgresql_url import looks_like_postgresql
 
 IDLE_SECONDS: Final = 1.0
 # Without the setting, only the runs that began with it are checked.
@@ -142,11 +143,12 @@ def _is_supabase(url: str) -> bool:
 def _check_url(url: str) -> None:
     if _is_supabase(url):
         return
-    try:
-        backend = parse_url(url).get_backend_name()
-    except ConfigurationInvalid:
-        backend = None
-    if backend != "postgresql":
+    if looks_like_postgresql(url):
+        try:
+            parse_url(url, URL)
+        except ConfigurationInvalid as error:
+            raise ConfigurationInvalid(*(each.removeprefix(f"{URL}: ") for each in error.problems)) from error
+    else:
         raise ConfigurationInvalid(
             "must look like https://abcdefgh.supabase.co or postgresql://user:password@host/database"
         )

@@ -566,7 +566,7 @@ def verify(settings: Settings) -> None:
     """Validate all settings that services interpret; raise one error with every problem."""
     problems: list[str] = []
     checks = (
-        _database_address,
+        _database_addresses,
         _valkey_address,
         make_signer,
         _dns_servers,
@@ -886,8 +886,12 @@ def _frequency_cap(settings: Settings) -> None:
         raise ConfigurationInvalid(setting_problem("MAILWRIGHT_FREQUENCY_CAP", error.text)) from error
 
 
-def _database_address(settings: Settings) -> None:
+def _database_addresses(settings: Settings) -> None:
     parse_url(settings.database_url)
+    if settings.notify_database_url is not None:
+        parse_url(settings.notify_database_url, "MAILWRIGHT_NOTIFY_DATABASE_URL")
+    if settings.outbox_database_url is not None:
+        parse_url(settings.outbox_database_url, "MAILWRIGHT_OUTBOX_DATABASE_URL")
 
 
 def _dns_servers(settings: Settings) -> None:

@@ -164,15 +164,20 @@ async def _preview(at: Installation, tenant: str, file: Path, purpose: ImportOpt
 async def _import(at: Installation, tenant: str, file: Path, purpose: ImportOptions, report: Path) -> Import:
     owner = await find_tenant(at, tenant)
     imports = Imports(at.database, at.clock, largest=at.settings.import_bytes)
-    if purpose.list_key is not None and not await _is_known(at, owner.id, purpose.list_key):
-        await lists.create(
-            at.database, at.clock, owner.id, purpose.list_key, is_public=True, requires_confirmation=False
-        )
-        aside.print(f"Created the list {purpose.list_key}: {_NEW_LIST}. Change it with `mailwright list edit`.")
     with as_csv(file, largest=at.settings.import_bytes) as readable:
         purpose = replace(purpose, other_sheets=readable.other_sheets)
+        await _create_list(at, owner.id, purpose, imports, readable.path)
         begun = await imports.begin(owner.id, readable.path, purpose, file_name=file.name, actor=CONSOLE)
         return await _run(imports, begun, readable.path, report)
+
+
+async def _create_list(at: Installation, tenant_id: int, purpose: ImportOptions, imports: Imports, file: Path) -> None:
+    """Create the list of an import if it does not exist, unless the file would be refused."""
+    if purpose.list_key is None or await _is_known(at, tenant_id, purpose.list_key):
+        return
+    await imports.preview(tenant_id, file, replace(purpose, list_key=None))
+    await lists.create(at.database, at.clock, tenant_id, purpose.list_key, is_public=True, requires_confirmation=False)
+    aside.print(f"Created the list {purpose.list_key}: {_NEW_LIST}. Change it with `mailwright list edit`.")
 
 
 async def _run(imports: Imports, begun: Import, file: Path, report: Path) -> Import:

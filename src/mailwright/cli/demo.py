@@ -44,7 +44,10 @@ CONFIG: Final = FOLDER / CONFIG_FILE
 @app.command()
 def demo(
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="The port; if it is in use, a free one is chosen.")
+        int,
+        typer.Option(
+            min=0, max=65535, envvar="MAILWRIGHT_PORT", help="The port; if it is in use, a free one is chosen."
+        ),
     ] = 8025,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the data of the previous demo.")] = False,
     once: Annotated[bool, typer.Option("--once", help="Exit when the sample emails are sent.")] = False,

@@ -92,7 +92,7 @@ def request(method: str, path: str, *, query: Mapping[str, Any] | None = None, b
         raise _refusal(error) from error
     except (OSError, HTTPException, ValueError) as error:
         reason = getattr(error, "reason", error)
-        raise ServerUnreachable(f"{_Target.url} cannot be reached: {reason}") from error
+        raise ServerUnreachable(f"The server {_Target.url} cannot be reached: {reason}.") from error
 
 
 def _refusal(error: HTTPError) -> MailwrightError:
@@ -103,7 +103,7 @@ def _refusal(error: HTTPError) -> MailwrightError:
         problem = json.loads(error.read())
         fields = [FieldError(each["field"], each["code"], each["message"]) for each in problem.get("errors") or ()]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return ServerUnreachable(f"{_Target.url} does not answer like Mailwright (HTTP {error.code}).")
+        return ServerUnreachable(f"The server {_Target.url} does not answer like Mailwright (HTTP {error.code}).")
     match error.code:
         case HTTPStatus.UNAUTHORIZED:
             return InvalidInput(f"is not a valid API key of {_Target.url}.", field=KEY_VARIABLE)

@@ -19,7 +19,7 @@ from sqlalchemy.engine.row import Row
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, ProgrammingError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from mailwright.domain.errors import ConfigurationInvalid, DatabaseDamaged, NotDurable
+from mailwright.domain.errors import ConfigurationInvalid, DatabaseDamaged, DatabaseNotReady, NotDurable
 from mailwright.storage.connection import Connection, Connections
 from mailwright.storage.hot import Change, ErrorTypes, HotPath, SqliteHotPath, Work
 from mailwright.storage.postgresql_url import looks_like_postgresql, parse_postgresql
@@ -45,6 +45,7 @@ SQLITE_PRAGMAS = (
     "temp_store = MEMORY",
     "mmap_size = 268435456",
 )
+_SETTING = "MAILWRIGHT_DATABASE_URL"
 Rows = Sequence[Row[Any]]
 T = TypeVar("T")
 
@@ -211,8 +212,18 @@ def is_missing(database: Database) -> bool:
     return database.dialect == "sqlite" and not Path(str(database.url.database)).exists()
 
 
-def parse_url(text: str) -> URL:
-    """Parse `sqlite:///file.db`, or the address of a PostgreSQL database in any form. Mailwright chooses the driver."""
+def parse_url(text: str, setting: str = _SETTING) -> URL:
+    """Parse `sqlite:///file.db`, or the address of a PostgreSQL database in any form. Mailwright chooses the driver.
+
+    An error names the setting.
+    """
+    try:
+        return _parse_url(text)
+    except ConfigurationInvalid as error:
+        raise ConfigurationInvalid(*(each.replace(_SETTING, setting, 1) for each in error.problems)) from error
+
+
+def _parse_url(text: str) -> URL:
     if looks_like_postgresql(text):
         return parse_postgresql(text)
     try:
@@ -267,9 +278,15 @@ class _Durability:
             reason = _plain_reason(error)
             if _DAMAGE.search(reason):
                 raise DatabaseDamaged(_damage_message(self._database, reason)) from error
+            if _CANNOT_OPEN in reason and not Path(self._database).parent.is_dir():
+                raise DatabaseNotReady(
+                    f"The folder of the database {self._database} does not exist. Create it."
+                ) from error
             raise NotDurable(f"{self._message} ({reason}). Retry shortly.") from error
 
 
+# The error text of SQLite for a file that it can neither open nor create.
+_CANNOT_OPEN = "unable to open database file"
 # The error texts of SQLite and PostgreSQL for a damaged database.
 _DAMAGE = re.compile(
     r"malformed|file is not a database|invalid page in block|could not read block|missing chunk number"

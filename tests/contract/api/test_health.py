@@ -15,7 +15,7 @@ import uvicorn
 from mailwright.app.schema import prepare
 from mailwright.checks.health import check_health
 from mailwright.domain.clock import MINUTE, ManualClock
-from mailwright.domain.errors import DatabaseDamaged, NotDurable
+from mailwright.domain.errors import DatabaseDamaged, DatabaseNotReady, NotDurable
 from mailwright.domain.findings import Verdict
 from mailwright.outbox import message_records
 from mailwright.outbox.queue_gauges import FRESH
@@ -283,6 +283,13 @@ async def test_frozen_server_refuses_every_waiting_accept_soon(
                 await api.send()
             await database.close()
     await postgres_server.drop(url)
+
+
+async def test_missing_folder_of_the_database_is_named(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path}/missing/mailwright.db")
+    with pytest.raises(DatabaseNotReady, match="does not exist"):
+        await prepare(database)
+    await database.close()
 
 
 async def test_damaged_file_is_reported_as_such(tmp_path: Path, clock: ManualClock) -> None:
