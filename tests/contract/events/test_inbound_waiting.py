@@ -296,14 +296,15 @@ async def test_feedback_email_counts_only_as_complaint_type(
 async def test_not_spam_takes_a_complaint_back(bench: Bench, *, is_tallied: bool) -> None:
     """The figures of the campaign and its guard rails are corrected, but the contact stays suppressed."""
     harness = CampaignHarness(bench)
-    campaign = await harness.campaign(await harness.start(recipients=3))
+    campaign = await harness.campaign(await harness.start(recipients=4))
     await harness.run_scheduler()
     await bench.drain(ScriptedProvider(name="smtp"))
     async with bench.database.read() as tx:
         rows = await tx.execute(select(messages.c.outbox_id).order_by(messages.c.id))
     recorder, tallier = BounceMailRecorder(bench.engine.reports, bench.clock), EventTallier(bench.database, bench.clock)
-    # The first recipient complains, the second one takes it back, the third one never complained.
-    for kinds in (("abuse",), ("abuse", "not-spam", "not-spam"), ("not-spam",)):
+    # The first recipient complains, the second one takes it back, the third one never complained, and the fourth one
+    # complains again.
+    for kinds in (("abuse",), ("abuse", "not-spam", "not-spam"), ("not-spam",), ("abuse", "not-spam", "abuse")):
         outbox_id = rows.pop(0).outbox_id
         for number, kind in enumerate(kinds):
             email = a_complaint_mail(outbox_id, kind).replace(b"Message-ID: <", f"Message-ID: <{number}.".encode(), 1)
@@ -312,16 +313,16 @@ async def test_not_spam_takes_a_complaint_back(bench: Bench, *, is_tallied: bool
                 await tallier.add_existing()
     numbers = await load_numbers(bench.database, campaign)
     assert numbers is not None
-    assert numbers.results.complained == 1
+    assert numbers.results.complained == 2
     async with bench.database.read() as tx:
-        assert await count_incidents(tx, campaign.key, 0) == {Incident.COMPLAINT: 1}
-        assert [each.recipients for each in (await load_reasons(tx, campaign.key, 0)).complaints] == [1]
+        assert await count_incidents(tx, campaign.key, 0) == {Incident.COMPLAINT: 2}
+        assert [each.recipients for each in (await load_reasons(tx, campaign.key, 0)).complaints] == [2]
         breakdown = await load_breakdown(tx, campaign.key)
         suppressed = await tx.execute(select(suppressions.c.email))
-    assert sum(each.complained for each in breakdown.domains) == 1
+    assert sum(each.complained for each in breakdown.domains) == 2
     shown = [row async for row in report_rows(bench.database, campaign.key, RecipientResponse.COMPLAINED)]
-    assert len(shown) == 1
-    assert len(suppressed) == 2
+    assert len(shown) == 2
+    assert len(suppressed) == 3
 
 
 @pytest.mark.parametrize("named", ["forwarded@elsewhere.example", "redacted", "<>"])

@@ -8,18 +8,18 @@ FROM (
       WHEN e.type = 'not_spam' THEN 'complaint'
       ELSE e.type
     END AS type,
-    CASE WHEN e.type <> 'not_spam' THEN 1 WHEN EXISTS (
-      SELECT 1 FROM events AS b WHERE b.message_key = e.message_key AND b.type = 'complaint' AND b.id < e.id
-    ) AND NOT EXISTS (
-      SELECT 1 FROM events AS b WHERE b.message_key = e.message_key AND b.type = 'not_spam' AND b.id < e.id
-    ) THEN -1 ELSE 0 END AS weight,
+    CASE WHEN e.type <> 'not_spam' THEN 1 WHEN (
+      SELECT b.type FROM events AS b
+      WHERE b.message_key = e.message_key AND b.type IN ('complaint', 'not_spam') AND b.id < e.id
+      ORDER BY b.id DESC LIMIT 1
+    ) = 'complaint' THEN -1 ELSE 0 END AS weight,
     CASE
       WHEN e.type = 'SENT' THEN CASE WHEN e.metadata LIKE '%"isTracked"_true%' THEN 1 ELSE 0 END
-      WHEN e.type = 'not_spam' THEN CASE WHEN EXISTS (
-      SELECT 1 FROM events AS b WHERE b.message_key = e.message_key AND b.type = 'complaint' AND b.id < e.id
-    ) AND NOT EXISTS (
-      SELECT 1 FROM events AS b WHERE b.message_key = e.message_key AND b.type = 'not_spam' AND b.id < e.id
-    ) THEN -1 ELSE 0 END
+      WHEN e.type IN ('complaint', 'not_spam') THEN CASE COALESCE((
+        SELECT b.type FROM events AS b
+        WHERE b.message_key = e.message_key AND b.type IN ('complaint', 'not_spam') AND b.id < e.id
+        ORDER BY b.id DESC LIMIT 1
+      ), 'not_spam') WHEN e.type THEN 0 WHEN 'complaint' THEN -1 ELSE CASE e.type WHEN 'complaint' THEN 1 ELSE 0 END END
       WHEN EXISTS (
         SELECT 1 FROM events AS b
         WHERE b.message_key = e.message_key AND b.type = e.type AND b.id < e.id

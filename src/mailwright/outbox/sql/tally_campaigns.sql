@@ -1,9 +1,9 @@
 -- Counts the events of campaigns between two keys, by template and minute. Also counts the messages that had an event of
 -- this type for the first time (of SENT: those that are tracked individually), and those that a person opened or clicked
--- for the first time. Opens, clicks and replies by machines have separate types. The first report that a message is not
--- spam takes its complaint back. In the LIKE pattern, `_` matches the
--- colon of the JSON. The query must start with the events: CROSS JOIN fixes that order for SQLite, and `+ 0` keeps
--- PostgreSQL from using the index of campaigns.
+-- for the first time. Opens, clicks and replies by machines have separate types. A report that a message is not spam
+-- takes its complaint back, and a later complaint counts again. In the LIKE pattern, `_` matches the colon of the JSON.
+-- The query must start with the events: CROSS JOIN fixes that order for SQLite, and `+ 0` keeps PostgreSQL from using
+-- the index of campaigns.
 SELECT n.campaign_key, n.template_key, n.minute, n.type, CAST(sum(n.weight) AS bigint) AS events,
   CAST(sum(n.is_first) AS bigint) AS unique_messages, CAST(sum(n.is_first_response) AS bigint) AS first_responses
 FROM (
@@ -14,18 +14,18 @@ FROM (
       WHEN e.type = 'not_spam' THEN 'complaint'
       ELSE e.type
     END AS type,
-    CASE WHEN e.type <> 'not_spam' THEN 1 WHEN EXISTS (
-      SELECT 1 FROM events AS b WHERE b.message_key = e.message_key AND b.type = 'complaint' AND b.id < e.id
-    ) AND NOT EXISTS (
-      SELECT 1 FROM events AS b WHERE b.message_key = e.message_key AND b.type = 'not_spam' AND b.id < e.id
-    ) THEN -1 ELSE 0 END AS weight,
+    CASE WHEN e.type <> 'not_spam' THEN 1 WHEN (
+      SELECT b.type FROM events AS b
+      WHERE b.message_key = e.message_key AND b.type IN ('complaint', 'not_spam') AND b.id < e.id
+      ORDER BY b.id DESC LIMIT 1
+    ) = 'complaint' THEN -1 ELSE 0 END AS weight,
     CASE
       WHEN e.type = 'SENT' THEN CASE WHEN e.metadata LIKE '%"isTracked"_true%' THEN 1 ELSE 0 END
-      WHEN e.type = 'not_spam' THEN CASE WHEN EXISTS (
-      SELECT 1 FROM events AS b WHERE b.message_key = e.message_key AND b.type = 'complaint' AND b.id < e.id
-    ) AND NOT EXISTS (
-      SELECT 1 FROM events AS b WHERE b.message_key = e.message_key AND b.type = 'not_spam' AND b.id < e.id
-    ) THEN -1 ELSE 0 END
+      WHEN e.type IN ('complaint', 'not_spam') THEN CASE COALESCE((
+        SELECT b.type FROM events AS b
+        WHERE b.message_key = e.message_key AND b.type IN ('complaint', 'not_spam') AND b.id < e.id
+        ORDER BY b.id DESC LIMIT 1
+      ), 'not_spam') WHEN e.type THEN 0 WHEN 'complaint' THEN -1 ELSE CASE e.type WHEN 'complaint' THEN 1 ELSE 0 END END
       WHEN EXISTS (
         SELECT 1 FROM events AS b
         WHERE b.message_key = e.message_key AND b.type = e.type AND b.id < e.id
