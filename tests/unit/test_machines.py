@@ -76,7 +76,10 @@ def test_prefetching_browsers_are_machines(name: str) -> None:
     assert is_machine_request({"user-agent": BROWSER, name: "prefetch"}, None)
 
 
-@pytest.mark.parametrize(("address", "is_machine"), [("40.94.31.2", True), ("104.47.1.1", True), ("not-an-ip", False)])
+@pytest.mark.parametrize(
+    ("address", "is_machine"),
+    [("40.94.31.2", True), ("::ffff:40.94.31.2", True), ("104.47.1.1", True), ("not-an-ip", False)],
+)
 def test_networks_of_scanners_are_machines(address: str, is_machine: bool) -> None:
     assert is_machine_request({"user-agent": BROWSER}, address) is is_machine
 

@@ -105,4 +105,6 @@ def _is_scanner(address: str) -> bool:
         found = ip_address(address)
     except ValueError:
         return False
+    # A listener for both versions reports an IPv4 address as ::ffff:192.0.2.1.
+    found = getattr(found, "ipv4_mapped", None) or found
     return any(found in network for network in _SCANNER_NETWORKS if network.version == found.version)

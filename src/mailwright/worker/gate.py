@@ -218,6 +218,10 @@ class Gate:
             await claims.release(decision.waiting)
             return
         exhausted = self._exhausted.get(first.lane)
+        if exhausted is not None and exhausted.until != deferral.until:
+            # It belongs to an earlier deferral: permits of an hour that has ended must not open the lane now.
+            del self._exhausted[first.lane]
+            exhausted = None
         await defer_lane(self._database, first.lane, deferral.reason, deferral.until)
         # Reopen the lane if permits were returned or the limit was lifted while the deferral was written.
         has_changed = self._exhausted.get(first.lane) is not exhausted

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, ManualClock
 from mailwright.domain.errors import NotPossibleNow
@@ -22,7 +22,7 @@ from mailwright.outbox.quotas import PreSyncState, QuotaReport
 from mailwright.outbox.workers import sending_rate
 from mailwright.sources.campaigns import enqueue, progress
 from mailwright.sources.campaigns.explain import explain_campaign
-from mailwright.storage.tables import messages
+from mailwright.storage.tables import deliveries, lane_deferrals, messages
 from mailwright.worker import gate
 from mailwright.worker.worker import Worker
 from tests.builders import DEFAULT_TENANT, Bench, a_bench, a_message, a_tenant, change_tenant
@@ -496,3 +496,39 @@ async def test_released_message_keeps_the_turn_of_its_campaign(
     if desk.database.dialect == "sqlite":  # which has one writer, so nobody can release meanwhile
         await one.claims.release(claimed)
     assert [message.lane for message in await other.claims.claim(1)] == [await lane_of(desk, first)]
+
+
+async def test_message_that_is_being_sent_keeps_the_turn_of_its_campaign(desk: CampaignHarness) -> None:
+    """With a limit per second, an attempt begins before the time at which its message leaves."""
+    await desk.start(1, name="First")
+    second = await desk.start(name="Second")
+    await desk.run_scheduler()
+    one, other = [(await desk.bench.worker(ScriptedProvider(), name)).parts for name in ("one", "other")]
+    await one.claims.claim(1)
+    async with desk.database.write() as tx:
+        await tx.execute(update(deliveries).where(deliveries.c.locked_by.is_not(None)).values(status="SENT_ATTEMPT"))
+    assert await other.claims.claim(1) == []
+    async with desk.database.write() as tx:
+        sent = {"status": "SENT", "locked_by": None}
+        await tx.execute(update(deliveries).where(deliveries.c.locked_by.is_not(None)).values(sent))
+    assert [message.lane for message in await other.claims.claim(1)] == [await lane_of(desk, second)]
+
+
+async def test_permit_of_an_ended_hour_does_not_reopen_a_campaign(desk: CampaignHarness) -> None:
+    """Its working hours end with the hour, and another worker returns a permit of that hour."""
+    clock = desk.bench.clock
+    clock.advance((17 * HOUR + 30 * MINUTE - clock.now()) % DAY)
+    await change_tenant(desk.database, rate_per_hour=1, working_hours="09:00-18:00")
+    first = await desk.start(4, name="First")
+    await desk.run_scheduler()
+    one, other = [(await desk.bench.worker(ScriptedProvider(), name)).parts for name in ("one", "other")]
+    held = await other.gate.admit(other.claims, await other.claims.claim(1))
+    assert len(held) == 1
+    assert await one.gate.admit(one.claims, await one.claims.claim(2)) == []
+    clock.advance(31 * MINUTE)
+    await other.gate.give_back(message.claimed for message in held)
+    await other.claims.release(message.claimed for message in held)
+    assert await one.gate.admit(one.claims, await one.claims.claim(2)) == []
+    async with desk.database.read() as tx:
+        deferred = await tx.execute(select(lane_deferrals.c.lane, lane_deferrals.c.defer_reason))
+    assert [tuple(row) for row in deferred] == [(await lane_of(desk, first), "outside_hours")]

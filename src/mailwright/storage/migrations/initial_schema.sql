@@ -1489,7 +1489,7 @@ SELECT m.outbox_id AS id, r.tenant_id, m.to_email AS email, r.campaign_tag, r.se
   CASE WHEN NOT EXISTS (
     SELECT 1 FROM deliveries AS earlier
     WHERE earlier.provider_message_id = d.provider_message_id AND earlier.message_key < d.message_key
-      AND earlier.provider NOT IN ('mailbox', 'smtp', 'smtpbz')
+      AND earlier.provider = d.provider AND earlier.provider NOT IN ('mailbox', 'smtp', 'smtpbz')
   ) THEN d.provider_message_id END AS provider_message_id,
   d.sent_at
 FROM campaign_runs AS r
