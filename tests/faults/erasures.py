@@ -21,7 +21,7 @@ SECONDS_TO_FINISH = 60
 
 async def run(stage: Stage, *, kills: int, people: int) -> Figures:
     figures, chance = Figures(), random.Random(SEED)
-    await stage.open_sink(latency_seconds=0.05)
+    await stage.open_sink(latency_seconds=0.3)
     emails = [f"person-{number}@erased.example" for number in range(people)]
     wanted = [a_message(to=each) if n % 2 else a_newsletter(to=each) for n in range(MESSAGES_EACH) for each in emails]
     await stage.accept_all(wanted)
@@ -30,7 +30,8 @@ async def run(stage: Stage, *, kills: int, people: int) -> Figures:
     for start in range(kills):
         some = emails[start::kills]
         worker = await stage.working()
-        await asyncio.sleep(chance.uniform(0.0, 0.4))
+        await _wait_for_attempts(stage)
+        await asyncio.sleep(chance.uniform(0.0, 0.2))
         erasing = asyncio.gather(*[_erase(stage, each) for each in some])
         await asyncio.sleep(chance.uniform(0.0, 0.2))
         worker.kill()
@@ -51,6 +52,16 @@ async def run(stage: Stage, *, kills: int, people: int) -> Figures:
     figures.none("rows that still contain an erased address", await _count_traces(stage))
     figures.none("audits that did not add up", int(not await stage.identity_holds()))
     return figures
+
+
+async def _wait_for_attempts(stage: Stage) -> None:
+    """Wait until a message is being sent. A worker that finds none to send gets only a few seconds."""
+    attempts = select(func.count()).select_from(deliveries).where(deliveries.c.status == Status.SENT_ATTEMPT)
+    for _ in range(200):
+        async with stage.database.read() as tx:
+            if (await tx.execute(attempts))[0][0]:
+                return
+        await asyncio.sleep(0.02)
 
 
 async def _erase(stage: Stage, email: str) -> Erasure:

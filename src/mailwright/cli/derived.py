@@ -229,7 +229,7 @@ def _field_parameter(action: DeclaredAction, name: str, field: FieldInfo) -> ins
     if option.metavar:
         kind, limits = str, {"metavar": option.metavar}
     shown = typer.Option(_spelling(name, field), help=help_, show_default=shown_default, case_sensitive=False, **limits)
-    if field.is_required():
+    if field.is_required() and action.file is None:  # Otherwise the file can have it.
         default = inspect.Parameter.empty
     elif is_many:
         kind, default = list[kind] | None, None  # type: ignore[valid-type]

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from httpx import Response
 
+from mailwright.access.roles import PLATFORM_SCOPES
 from mailwright.domain.clock import ManualClock
 from mailwright.storage.database import Database
 from tests.api import Api, an_api
-from tests.contract.api.test_isolation import body_of, is_open_to_all, operations
+from tests.contract.api.test_isolation import body_of, is_open_to_all, is_platform, operations
 
 PASSWORD = "a password of the administrator"
 JSON = {"Content-Type": "application/json"}
@@ -30,11 +31,11 @@ async def refusal(api: Api, method: str, path: str, operation: dict[str, Any], *
 
 
 async def answered(api: Api, method: str, path: str, operation: dict[str, Any], **sent: Any) -> Response:
-    is_administrators = operation["security"] != [{"apiKey": []}]
-    sent["headers"] = {
-        **sent.get("headers", {}),
-        "Authorization": f"Bearer {PASSWORD if is_administrators else api.key}",
-    }
+    if is_platform(operation):
+        key = await api.engine.keys.create(None, scopes=PLATFORM_SCOPES)
+    else:
+        key = PASSWORD if operation["security"] != [{"apiKey": []}] else api.key
+    sent["headers"] = {**sent.get("headers", {}), "Authorization": f"Bearer {key}"}
     return await api.anonymous.request(method, re.sub(r"{\w+}", "nothing", path), **sent)
 
 

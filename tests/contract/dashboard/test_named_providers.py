@@ -32,7 +32,7 @@ async def test_administrator_adds_tests_routes_and_deletes(database: Database, c
         assert "MAILWRIGHT_SMTP_URL" in (await browser.get(f"{HOME}/~new?kind=smtp")).text
         bad = await browser.post(HOME, data={**token, "kind": "smtp", "name": "acme-smtp"})
         assert bad.status_code == 422
-        assert "MAILWRIGHT_SMTP_URL is required" in bad.text
+        assert "This setting is required for smtp." in bad.text
         given = {**token, "kind": "smtp", "name": "acme-smtp", "MAILWRIGHT_SMTP_URL": sink.url}
         assert (await browser.post(HOME, data=given)).headers["location"] == f"{HOME}/acme-smtp"
         page = await browser.get(f"{HOME}/acme-smtp")

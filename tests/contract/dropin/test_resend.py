@@ -11,7 +11,7 @@ import pytest
 import resend
 from resend.exceptions import ResendError
 
-from mailwright.access.roles import Scope
+from mailwright.access.roles import ALL_SCOPES, Scope
 from mailwright.audience import lists
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, ManualClock, isoformat
 from mailwright.outbox import tenants
@@ -231,7 +231,7 @@ async def test_email_belongs_to_its_tenant_and_needs_scopes(
     other = await tenants.create(drop_in.engine.database, clock, "other")
     stranger = await drop_in.engine.keys.create(other.id)
     for scope, made in calls.items():
-        others = await drop_in.key_with(*(each for each in Scope if not each.allows(scope)))
+        others = await drop_in.key_with(*(each for each in ALL_SCOPES if not each.allows(scope)))
         for key, code, name in ((stranger, 404, "not_found"), (others, 403, "restricted_api_key")):
             monkeypatch.setattr(resend, "api_key", key)
             with pytest.raises(ResendError) as refused:
