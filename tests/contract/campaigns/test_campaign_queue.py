@@ -498,7 +498,7 @@ async def test_released_message_keeps_the_turn_of_its_campaign(
     assert [message.lane for message in await other.claims.claim(1)] == [await lane_of(desk, first)]
 
 
-async def test_message_that_is_being_sent_keeps_the_turn_of_its_campaign(desk: CampaignHarness) -> None:
+async def test_message_in_flight_keeps_the_turn_of_its_campaign(desk: CampaignHarness) -> None:
     """With a limit per second, an attempt begins before the time at which its message leaves."""
     await desk.start(1, name="First")
     second = await desk.start(name="Second")
