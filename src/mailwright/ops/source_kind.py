@@ -1,6 +1,6 @@
-"""What Mailwright knows about a kind of source: where email comes from besides the API, campaigns and the other parts.
+"""The declaration of a source that a plugin adds, for example one that reads orders from a folder and submits email.
 
-A plugin declares it. `MAILWRIGHT_SOURCES` switches it on; a source that is not named there imports nothing.
+`MAILWRIGHT_SOURCES` switches a source on. A source that is not named there is not imported.
 """
 
 from collections.abc import Mapping
