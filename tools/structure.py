@@ -14,7 +14,7 @@ MAX_METHODS = 20
 
 PACKAGE = CHECKOUT / "src" / "mailwright"
 # Packages that may name commands, because people see their texts only there or in checks.
-INTERFACES = ("app", "checks", "actions", "cli", "demo", "schemas", "web")
+INTERFACES = ("app", "checks", "actions", "cli", "demo", "schemas", "texts", "web")
 COMMAND = re.compile(r"`mailwright [a-z]")
 
 TABLE = re.compile(r'^(\w+)(?:: [^=\n]+)? = Table\(\s*"(\w+)"', re.MULTILINE)

@@ -45,6 +45,7 @@ AREAS: Final = {
     "set_up": "settings",
     "settings": "settings",
     "templates": "content",
+    "texts": "explanations",
     "webhooks": "delivery",
 }
 PLURAL_RULES: Final = {

@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from mailwright.domain.clock import DAY, HOUR
-from mailwright.schemas.time_text import count_text
+from mailwright.texts.times import count_text
 from mailwright.web.dashboard.labels import (
     format_clock,
     format_day,

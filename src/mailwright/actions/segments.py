@@ -14,9 +14,9 @@ from mailwright.audience.attribute_names import case_mistake_sentence, find_case
 from mailwright.audience.contacts import Contact
 from mailwright.audience.segments import Segment
 from mailwright.schemas.base import ResponseModel, Time, extend
-from mailwright.schemas.filter_text import describe
 from mailwright.sources.api.fields import RequestModel, SegmentName
 from mailwright.sources.sequences.segment_edits import edit_segment, preview_edit
+from mailwright.texts.filters import describe
 
 noun = Noun(
     "segment",

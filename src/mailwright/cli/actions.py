@@ -17,7 +17,7 @@ from mailwright.domain.explanation import (
     Remedy,
 )
 from mailwright.outbox.tenants import DEFAULT
-from mailwright.schemas.explanation_text import ExplanationText
+from mailwright.texts.explanations import ExplanationText
 
 _COMMANDS: Final[Mapping[ActionKind, str]] = {
     ActionKind.CANCEL: "message cancel {subject}",

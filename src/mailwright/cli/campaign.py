@@ -87,8 +87,6 @@ from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE, describe_actor
 from mailwright.outbox.lane_operations import RetriedMessages
 from mailwright.outbox.limits import DefaultLimits
-from mailwright.schemas.ab_test_text import ab_test_text
-from mailwright.schemas.bucket_text import retry_text
 from mailwright.schemas.campaign_reports import RecipientQuery
 from mailwright.schemas.campaigns import (
     CampaignExtensionResponse,
@@ -102,7 +100,6 @@ from mailwright.schemas.campaigns import (
     warning_responses,
 )
 from mailwright.schemas.exclusions import exclusion_sentence
-from mailwright.schemas.explanation_text import bulk_limit_text, campaign_text, deferral_text
 from mailwright.schemas.explanations import campaign_explanation
 from mailwright.schemas.guard_rails import guard_report_response
 from mailwright.schemas.recipient_report import report_csv, report_json
@@ -131,6 +128,9 @@ from mailwright.sources.campaigns.records import Actor, Campaign
 from mailwright.sources.campaigns.removal import CampaignRemoval
 from mailwright.sources.campaigns.review import digest_checked
 from mailwright.sources.campaigns.variants import CampaignNotStartable
+from mailwright.texts.ab_tests import ab_test_text
+from mailwright.texts.buckets import retry_text
+from mailwright.texts.explanations import bulk_limit_text, campaign_text, deferral_text
 
 app = group("Campaigns: one email for many recipients.")
 in_doubt = group("Messages of a campaign without a definite provider response.")

@@ -14,9 +14,6 @@ from mailwright.content.presend_checks import PresendIssue
 from mailwright.domain.campaign import CampaignStatus
 from mailwright.domain.clock import Instant
 from mailwright.domain.sizes import size_text
-from mailwright.schemas.ab_test_text import ab_test_text
-from mailwright.schemas.bucket_text import bucket_parts
-from mailwright.schemas.explanation_text import GUARD_ACTIONS, deferral_text, guard_finding_text
 from mailwright.sources.campaigns.approvals import PlanReport
 from mailwright.sources.campaigns.engagement import CampaignEngagement
 from mailwright.sources.campaigns.guard_rails import GuardReport
@@ -25,6 +22,9 @@ from mailwright.sources.campaigns.plan import PlannedRepeat
 from mailwright.sources.campaigns.progress import CampaignMessageCounts, QueuePosition
 from mailwright.sources.campaigns.records import Campaign
 from mailwright.sources.campaigns.variants import CampaignProblem
+from mailwright.texts.ab_tests import ab_test_text
+from mailwright.texts.buckets import bucket_parts
+from mailwright.texts.explanations import GUARD_ACTIONS, deferral_text, guard_finding_text
 
 SHAPES: Final = {
     CampaignStatus.DRAFT: ("·", "bright_black"),

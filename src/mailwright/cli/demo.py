@@ -33,7 +33,7 @@ from mailwright.ops import logs
 from mailwright.ops.settings import CONFIG_FILE, CONFIG_VARIABLE, Settings
 from mailwright.outbox import message_records
 from mailwright.outbox.audit import audit
-from mailwright.schemas.explanation_text import message_text
+from mailwright.texts.explanations import message_text
 
 app = command()
 

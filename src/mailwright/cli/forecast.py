@@ -12,15 +12,7 @@ from mailwright.cli.options import Json, command
 from mailwright.cli.output import clock_time, display, out, print_json
 from mailwright.domain.clock import DAY, Instant
 from mailwright.providers.route import providers_of
-from mailwright.schemas.explanation_text import (
-    assumption_text,
-    bulk_limit_text,
-    deferral_label,
-    included_texts,
-    limit_name,
-)
 from mailwright.schemas.explanations import forecast_response
-from mailwright.schemas.time_text import distance
 from mailwright.sources.campaigns.forecast import Forecast
 from mailwright.sources.campaigns.forecast import forecast as compute_forecast
 from mailwright.sources.campaigns.forecast_values import (
@@ -30,6 +22,14 @@ from mailwright.sources.campaigns.forecast_values import (
     ForecastSegment,
     summarize_segments,
 )
+from mailwright.texts.explanations import (
+    assumption_text,
+    bulk_limit_text,
+    deferral_label,
+    included_texts,
+    limit_name,
+)
+from mailwright.texts.times import distance
 
 app = command()
 

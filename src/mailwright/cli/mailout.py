@@ -19,7 +19,6 @@ from mailwright.domain.errors import NotFound
 from mailwright.ops.periodic import run_periodically
 from mailwright.outbox.audit_log import CONSOLE
 from mailwright.schemas.base import extend
-from mailwright.schemas.explanation_text import mailout_wait_text
 from mailwright.schemas.mailouts import MailoutDetailResponse, dry_run_response, mailout_response
 from mailwright.schemas.recipient_report import report_csv
 from mailwright.sources.campaigns import report
@@ -32,6 +31,7 @@ from mailwright.sources.mailouts.sender import MailoutSender
 from mailwright.sources.mailouts.supabase import SupabaseUnavailable
 from mailwright.sources.mailouts.verify import verify_mailouts
 from mailwright.sources.mailouts.wait_reasons import RunWait, find_waits
+from mailwright.texts.explanations import mailout_wait_text
 
 app = group("Mailouts: Notion pages sent to subscribers.")
 

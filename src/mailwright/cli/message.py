@@ -26,9 +26,9 @@ from mailwright.outbox import message_records, tenants
 from mailwright.outbox.message_records import MessageRecord, MessageSearch, MessageSummary
 from mailwright.outbox.operations import Operations
 from mailwright.outbox.search import find_deferrals
-from mailwright.schemas.explanation_text import deferral_text, message_text
 from mailwright.schemas.explanations import message_explanation
 from mailwright.schemas.messages import message_response, message_summary_response
+from mailwright.texts.explanations import deferral_text, message_text
 
 app = group("Send, find, explain, retry, cancel and resolve messages.")
 app.command("send")(send_command)

@@ -71,7 +71,7 @@ async def warn_if_held(at: Installation) -> None:
     from mailwright.outbox.sending_hold import find_hold  # noqa: PLC0415 - slow to import
 
     if (hold := await find_hold(at.database)) is not None:
-        from mailwright.schemas.explanation_text import hold_text  # noqa: PLC0415 - slow to import
+        from mailwright.texts.explanations import hold_text  # noqa: PLC0415 - slow to import
 
         aside.print(
             f"! {hold_text(hold, at.clock.now(), display.zone)} To resume sending, run `mailwright quarantine list`, "

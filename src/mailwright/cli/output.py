@@ -15,7 +15,7 @@ from rich.text import Text
 
 from mailwright.domain.clock import Instant
 from mailwright.domain.states import MessageGroup, Status
-from mailwright.schemas.time_text import distance
+from mailwright.texts.times import distance
 
 SHAPES: Final[dict[str, tuple[str, str]]] = {
     Status.PENDING: ("○", "cyan"),

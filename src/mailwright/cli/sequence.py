@@ -19,7 +19,6 @@ from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
 from mailwright.schemas.base import extend
 from mailwright.schemas.sequence_files import read_sequence_file, sequence_file
-from mailwright.schemas.sequence_text import deferred_text, left_out_texts, run_text, step_text, unsent_texts
 from mailwright.schemas.sequences import (
     EnrolledSequenceResponse,
     SequenceEnrolResponse,
@@ -40,6 +39,7 @@ from mailwright.sources.sequences.publish import Received
 from mailwright.sources.sequences.ready import ReadySequences, list_ready
 from mailwright.sources.sequences.rehearsal import MAX_DAYS, Rehearsal
 from mailwright.sources.sequences.sequences import Sequences
+from mailwright.texts.sequences import deferred_text, left_out_texts, run_text, step_text, unsent_texts
 
 app = group("Sequences: a series of emails for each person.")
 

@@ -1,4 +1,4 @@
-"""Data that explains why something is not sent yet. `schemas/explanation_text.py` turns it into English."""
+"""Data that explains why something is not sent yet. `texts/explanations.py` turns it into English."""
 
 from dataclasses import dataclass
 from enum import StrEnum

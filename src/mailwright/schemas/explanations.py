@@ -8,7 +8,9 @@ from mailwright.domain.clock import isoformat
 from mailwright.domain.explanation import CampaignExplanation, Explanation, MessageExplanation
 from mailwright.domain.permits import BulkLimit
 from mailwright.schemas.base import ResponseModel, Time
-from mailwright.schemas.explanation_text import (
+from mailwright.schemas.messages import ActionResponse
+from mailwright.sources.campaigns.forecast_values import CampaignForecast, ForecastSegment, summarize_segments
+from mailwright.texts.explanations import (
     ExplanationText,
     assumption_text,
     bulk_limit_text,
@@ -16,8 +18,6 @@ from mailwright.schemas.explanation_text import (
     included_texts,
     message_text,
 )
-from mailwright.schemas.messages import ActionResponse
-from mailwright.sources.campaigns.forecast_values import CampaignForecast, ForecastSegment, summarize_segments
 
 if TYPE_CHECKING:  # The forecast needs the audience, which most commands do not.
     from mailwright.sources.campaigns.forecast import Forecast

@@ -7,12 +7,12 @@ from pydantic import Field
 from mailwright.content.template import RenderedEmail
 from mailwright.domain.campaign import CampaignStatus
 from mailwright.schemas.base import ResponseModel, Time
-from mailwright.schemas.explanation_text import mailout_wait_text
 from mailwright.sources.api.fields import RequestModel
 from mailwright.sources.mailouts.prepare import DryRun
 from mailwright.sources.mailouts.progress import MailoutProgress
 from mailwright.sources.mailouts.runs import MailoutRun, MailoutRunStatus
 from mailwright.sources.mailouts.wait_reasons import RunWait
+from mailwright.texts.explanations import mailout_wait_text
 
 
 class MailoutRequest(RequestModel):

@@ -12,11 +12,11 @@ from mailwright.domain.states import Resolution, Status
 from mailwright.outbox.message_records import NEWEST, MessageRecord, MessageSearch, MessageSummary
 from mailwright.outbox.sending_hold import HoldReason, SendingHold
 from mailwright.schemas.base import ResponseModel, Time, extend
-from mailwright.schemas.explanation_text import hold_text
 from mailwright.schemas.paging import Page, decode_cursor
 from mailwright.sources.api.fields import Address, RequestModel, RequestTime
 from mailwright.sources.api.messages import RejectedItem
 from mailwright.sources.api.raw import AcceptedRaw
+from mailwright.texts.explanations import hold_text
 
 
 class MessageSearchQuery(Page):

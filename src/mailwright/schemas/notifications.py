@@ -6,7 +6,6 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from mailwright.schemas.base import ResponseModel, Time
-from mailwright.schemas.explanation_text import message_text
 from mailwright.schemas.paging import Page
 from mailwright.sources.api.fields import RequestModel, RequestTime, Variables
 from mailwright.sources.notifications import times
@@ -14,6 +13,7 @@ from mailwright.sources.notifications.event_kinds import OPEN_SEAT
 from mailwright.sources.notifications.producer import NewEvent
 from mailwright.sources.notifications.service import NotificationStatus
 from mailwright.sources.notifications.statuses import FanoutStatus, WaitReason
+from mailwright.texts.explanations import message_text
 
 Word = Annotated[str, Field(min_length=1, max_length=200)]
 

@@ -9,9 +9,7 @@ from pydantic import Field, model_validator
 from mailwright.domain.clock import Instant
 from mailwright.domain.translation import lazy_gettext
 from mailwright.schemas.base import ResponseModel, Time, extend
-from mailwright.schemas.explanation_text import message_text
 from mailwright.schemas.paging import Page
-from mailwright.schemas.sequence_text import entry_rule_text, run_text
 from mailwright.sources.api.fields import RequestModel
 from mailwright.sources.sequences.definition import TriggerKind
 from mailwright.sources.sequences.enrol import EnrolmentRecord, People
@@ -23,6 +21,8 @@ from mailwright.sources.sequences.ready import list_ready
 from mailwright.sources.sequences.records import StoredSequence
 from mailwright.sources.sequences.rehearsal import MAX_DAYS, Rehearsal
 from mailwright.sources.sequences.sequences import SequenceCounts
+from mailwright.texts.explanations import message_text
+from mailwright.texts.sequences import entry_rule_text, run_text
 
 # The maximum number of people that are listed by name. The totals count everyone.
 MAX_LISTED = 100

@@ -27,7 +27,6 @@ from mailwright.audience.value_matching import properties_match, value_matches
 from mailwright.domain.clock import DAY, Instant, ManualClock, isoformat
 from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.domain.states import EventType, Status
-from mailwright.schemas.filter_text import describe
 from mailwright.storage.database import Database
 from mailwright.storage.tables import (
     campaigns,
@@ -40,6 +39,7 @@ from mailwright.storage.tables import (
     subscriptions,
 )
 from mailwright.storage.tables import lists as list_table
+from mailwright.texts.filters import describe
 from tests.examples import examples
 
 NOW: Instant = 1_800_000_000_000

@@ -18,9 +18,9 @@ from mailwright.domain.states import Status
 from mailwright.outbox.audit_log import list_entries
 from mailwright.outbox.explain import explain
 from mailwright.outbox.limits import DefaultLimits
-from mailwright.schemas.explanation_text import message_text
 from mailwright.sources.campaigns.forecast import forecast
 from mailwright.storage.tables import bulk_sends
+from mailwright.texts.explanations import message_text
 from tests.builders import DEFAULT_TENANT, Bench, a_contact, a_message, a_newsletter, change_tenant
 from tests.campaigns import CampaignHarness, address_of, join
 from tests.standins.provider import ScriptedProvider

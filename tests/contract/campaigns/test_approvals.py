@@ -18,7 +18,6 @@ from mailwright.domain.errors import NotPossibleNow
 from mailwright.domain.explanation import Remedy
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import list_entries
-from mailwright.schemas.explanation_text import campaign_text
 from mailwright.sources.campaigns.approval_gate import AwaitsApproval, KeyWithoutOwner
 from mailwright.sources.campaigns.approval_notices import ApprovalNotices
 from mailwright.sources.campaigns.approvals import CampaignApprovals, PlanReport, SecondPersonRequired
@@ -27,6 +26,7 @@ from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.guard_actions import CampaignGuardActions
 from mailwright.sources.campaigns.records import Actor
 from mailwright.storage.tables import messages
+from mailwright.texts.explanations import campaign_text
 from tests.builders import DEFAULT_TENANT, Bench
 from tests.campaigns import BODY, OPERATOR, CampaignHarness, a_definition, address_of, join
 

@@ -24,7 +24,6 @@ from mailwright.outbox.defer import defer_lane
 from mailwright.outbox.explain import explain
 from mailwright.outbox.limits import DefaultLimits
 from mailwright.outbox.workers import WorkerPresence, WorkerRegistry
-from mailwright.schemas.explanation_text import campaign_text, message_text
 from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.forecast import forecast
 from mailwright.sources.campaigns.forecast_values import ForecastAssumption
@@ -33,6 +32,7 @@ from mailwright.sources.campaigns.queue_recorder import QueueRecorder
 from mailwright.sources.message_limits import explain_message
 from mailwright.storage.database import Database
 from mailwright.storage.tables import campaigns, deliveries, messages, queue_entries
+from mailwright.texts.explanations import campaign_text, message_text
 from tests.api import an_api
 from tests.builders import DEFAULT_TENANT, LOCK_TTL, THROTTLE, Bench, a_tenant, change_tenant, claims_of
 from tests.campaigns import CampaignHarness

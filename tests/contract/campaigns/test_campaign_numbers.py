@@ -29,11 +29,11 @@ from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType, Resolution
 from mailwright.outbox.operations import Operations
 from mailwright.outbox.tallies import EventTallier
-from mailwright.schemas.bucket_text import BUCKET_LABELS
 from mailwright.sources.campaigns import enqueue
 from mailwright.sources.campaigns.numbers import load_numbers
 from mailwright.sources.campaigns.scheduler import CampaignScheduler
 from mailwright.storage.tables import messages
+from mailwright.texts.buckets import BUCKET_LABELS
 from mailwright.web.app import create_app
 from tests.api import an_engine
 from tests.builders import DEFAULT_TENANT, FAULT, REFUSAL, SENT, UNKNOWN, Bench

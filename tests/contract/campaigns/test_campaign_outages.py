@@ -12,12 +12,12 @@ from mailwright.domain.explanation import CampaignState, Remedy
 from mailwright.outbox.defer import defer_lane
 from mailwright.outbox.limits import DefaultLimits
 from mailwright.outbox.workers import WorkerPresence, WorkerRegistry, list_present
-from mailwright.schemas.explanation_text import campaign_text
 from mailwright.sources.campaigns import progress
 from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.forecast import forecast
 from mailwright.sources.campaigns.forecast_values import ForecastAssumption
 from mailwright.sources.campaigns.queue_progress import queue_progress
+from mailwright.texts.explanations import campaign_text
 from tests.builders import DEFAULT_TENANT, FAULT, THROTTLE, Bench
 from tests.contract.campaigns.test_forecast import QueuedTestCampaign, a_queued_campaign
 from tests.standins.provider import ScriptedProvider

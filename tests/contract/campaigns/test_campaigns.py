@@ -30,7 +30,6 @@ from mailwright.outbox.audit_log import list_entries
 from mailwright.outbox.lane_operations import RetriedMessages
 from mailwright.outbox.limits import DefaultLimits
 from mailwright.outbox.operations import Operations
-from mailwright.schemas.explanation_text import campaign_text
 from mailwright.sources.campaigns import campaigns as handled
 from mailwright.sources.campaigns import enqueue, report, scheduler
 from mailwright.sources.campaigns.checks import check_campaign
@@ -47,6 +46,7 @@ from mailwright.sources.campaigns.variants import CampaignNotStartable
 from mailwright.storage.database import Rows, Transaction
 from mailwright.storage.statements import Statement
 from mailwright.storage.tables import contacts, message_dead_letters, subscriptions, suppressions
+from mailwright.texts.explanations import campaign_text
 from tests.builders import (
     DEFAULT_TENANT,
     FAULT,

@@ -23,13 +23,13 @@ from mailwright.outbox.limits import DefaultLimits
 from mailwright.outbox.quotas import QuotaReport
 from mailwright.outbox.workers import WorkerPresence, WorkerRegistry, list_present
 from mailwright.policies.domains import parse_domain_limits
-from mailwright.schemas.explanation_text import bulk_limit_text
 from mailwright.sources.campaigns.entries import CampaignSnapshot
 from mailwright.sources.campaigns.forecast import Forecast, forecast
 from mailwright.sources.campaigns.forecast_values import ASSUMED_RATE, CampaignForecast, ForecastAssumption
 from mailwright.sources.campaigns.queue_progress import queue_progress
 from mailwright.storage.database import Database
 from mailwright.storage.tables import campaigns, deliveries, lane_deferrals, messages, queue_entries
+from mailwright.texts.explanations import bulk_limit_text
 from tests.builders import DEFAULT_TENANT, Bench, a_bench, a_newsletter, a_tenant, change_tenant
 from tests.conftest import DatabaseAddress
 from tests.standins.provider import ScriptedProvider

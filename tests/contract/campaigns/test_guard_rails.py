@@ -17,13 +17,13 @@ from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType, Status
 from mailwright.outbox import tenants
 from mailwright.outbox.limits import DefaultLimits
-from mailwright.schemas.explanation_text import campaign_text
 from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.failures import CampaignFailures
 from mailwright.sources.campaigns.forecast import forecast
 from mailwright.sources.campaigns.guard_actions import CampaignGuardActions
 from mailwright.sources.campaigns.guard_rails import CampaignGuard
 from mailwright.storage.tables import campaigns, deliveries, events, lane_deferrals, messages, queue_entries
+from mailwright.texts.explanations import campaign_text
 from tests.builders import REFUSAL, Bench, a_message
 from tests.campaigns import OPERATOR, CampaignHarness
 from tests.standins.provider import ScriptedProvider

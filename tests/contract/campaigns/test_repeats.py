@@ -16,7 +16,6 @@ from mailwright.domain.clock import DAY, HOUR, MINUTE, isoformat
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound, NotPossibleNow
 from mailwright.outbox.sending_hold import DueMessages, HoldReason, SendingHold, hold_sending
 from mailwright.schemas.approvals import plan_response
-from mailwright.schemas.explanation_text import campaign_text
 from mailwright.sources.campaigns.campaigns import Campaigns
 from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.records import Campaign
@@ -31,6 +30,7 @@ from mailwright.sources.feeds.reader import FeedReader, FeedReading
 from mailwright.sources.recurrence_fields import ScheduleFields
 from mailwright.storage.database import Database
 from mailwright.storage.tables import audit_log, campaign_repeats, contacts, tenants
+from mailwright.texts.explanations import campaign_text
 from tests.builders import DEFAULT_TENANT, Bench
 from tests.campaigns import OPERATOR, CampaignHarness, a_definition, a_list, address_of, join
 from tests.mortal import Killed, MortalDatabase

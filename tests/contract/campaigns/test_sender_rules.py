@@ -11,7 +11,6 @@ from mailwright.domain.clock import MINUTE
 from mailwright.domain.explanation import Remedy
 from mailwright.domain.message import Source
 from mailwright.outbox.audit_log import list_entries
-from mailwright.schemas.explanation_text import campaign_text
 from mailwright.sources.articles.enqueue import ArticleScheduler
 from mailwright.sources.articles.runs import ArticleRuns, SenderRulesUnmet
 from mailwright.sources.campaigns.campaigns import Campaigns
@@ -20,6 +19,7 @@ from mailwright.sources.campaigns.scheduler import CampaignScheduler
 from mailwright.sources.campaigns.variants import CampaignNotStartable
 from mailwright.sources.sender_rules import RouteRules, SenderRules
 from mailwright.storage.tables import provider_configurations
+from mailwright.texts.explanations import campaign_text
 from tests.articles import ACTOR, OHIO, US, a_recipient, a_run_request, write_slices
 from tests.builders import DEFAULT_TENANT, Bench
 from tests.campaigns import OPERATOR, CampaignHarness, address_of, join

@@ -14,7 +14,6 @@ from mailwright.domain.errors import NotPossibleNow
 from mailwright.domain.guard_rails import DEFAULT_GUARD_RAILS
 from mailwright.domain.report import ContactVerdict
 from mailwright.outbox.limits import DefaultLimits
-from mailwright.schemas.explanation_text import campaign_text
 from mailwright.sources.campaigns import enqueue
 from mailwright.sources.campaigns.enqueue import size_of_waves
 from mailwright.sources.campaigns.forecast import forecast
@@ -22,6 +21,7 @@ from mailwright.sources.campaigns.forecast_values import CampaignForecast
 from mailwright.sources.campaigns.guard_actions import CampaignGuardActions
 from mailwright.sources.campaigns.review import ChangedSinceReview, review_started
 from mailwright.storage.tables import queue_entries
+from mailwright.texts.explanations import campaign_text
 from tests.builders import FAULT, Bench
 from tests.campaigns import OPERATOR, CampaignHarness, a_definition
 from tests.contract.campaigns.test_guard_rails import explained, report, sent_ids

@@ -15,8 +15,8 @@ from mailwright.domain.states import Status
 from mailwright.outbox.audit import audit
 from mailwright.outbox.explain import explain
 from mailwright.outbox.workers import WorkerPresence, WorkerRegistry
-from mailwright.schemas.explanation_text import message_text
 from mailwright.storage.tables import counters, lane_deferrals
+from mailwright.texts.explanations import message_text
 from tests.builders import Bench, a_bench, a_message, a_newsletter, change_tenant, deliveries_of
 from tests.conftest import DatabaseAddress
 from tests.engines import Valkey

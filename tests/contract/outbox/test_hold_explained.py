@@ -17,10 +17,10 @@ from mailwright.outbox.audit_log import list_entries
 from mailwright.outbox.explain import explain
 from mailwright.outbox.operations import Operations
 from mailwright.outbox.sending_hold import DueMessages, HoldReason, SendingHold, find_hold, hold_sending
-from mailwright.schemas.explanation_text import campaign_text, deferral_text, message_text
 from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.forecast import forecast
 from mailwright.sources.campaigns.forecast_values import ForecastAssumption
+from mailwright.texts.explanations import campaign_text, deferral_text, message_text
 from tests.api import Api, a_request, an_api
 from tests.builders import DEFAULT_TENANT, Bench, a_message, a_newsletter, a_settler, claims_of, settings_for
 from tests.campaigns import OPERATOR, CampaignHarness

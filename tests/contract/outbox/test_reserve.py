@@ -12,10 +12,10 @@ from mailwright.domain.explanation import LimitScope, ReachedLimit
 from mailwright.domain.permits import LimitWindow, QuotaSnapshot
 from mailwright.outbox.limits import DefaultLimits
 from mailwright.policies.reserve import keep_reserve, quota_for_bulk, reserved_part
-from mailwright.schemas.explanation_text import bulk_limit_text
 from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.forecast import forecast
 from mailwright.sources.campaigns.queue_progress import queue_progress
+from mailwright.texts.explanations import bulk_limit_text
 from mailwright.web.app import create_app
 from tests.builders import DEFAULT_TENANT, Bench, a_bench, a_message, a_newsletter
 from tests.conftest import DatabaseAddress

@@ -13,12 +13,12 @@ from mailwright.domain.retention import RetentionKind, RetentionRule
 from mailwright.outbox.retention import Retention, RetentionServices
 from mailwright.outbox.retention_rules import set_rule
 from mailwright.outbox.sending_hold import DueMessages, HoldReason, SendingHold, hold_sending
-from mailwright.schemas.sequence_text import run_text
 from mailwright.sources.sequences.enrol import People
 from mailwright.sources.sequences.figures import load_step_report
 from mailwright.sources.sequences.overdue import Overdue, OverdueChoice, OverdueUndecided
 from mailwright.sources.sequences.publish import Received
 from mailwright.sources.sequences.records import SequenceStatus
+from mailwright.texts.sequences import run_text
 from tests.builders import DEFAULT_TENANT, change_tenant
 from tests.sequences import ACTOR, WELCOME, SequenceBench, a_wait, an_email, lists
 

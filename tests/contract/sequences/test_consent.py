@@ -7,10 +7,10 @@ from sqlalchemy import update
 
 from mailwright.audience.status import ContactStatusService
 from mailwright.domain.clock import DAY, HOUR, MINUTE
-from mailwright.schemas.sequence_text import left_out_texts, run_text
 from mailwright.sources.sequences.enrol import People
 from mailwright.sources.sequences.expected_emails import count_expected
 from mailwright.storage.tables import subscriptions
+from mailwright.texts.sequences import left_out_texts, run_text
 from tests.builders import DEFAULT_TENANT, a_contact
 from tests.sequences import SequenceBench, a_wait, an_email, happen, lists
 

@@ -18,12 +18,12 @@ from mailwright.audience.personal_data import export_personal_data
 from mailwright.audience.status import ContactStatusService
 from mailwright.domain.clock import DAY, HOUR
 from mailwright.domain.unsubscribe_tokens import UnsubscribeTokens
-from mailwright.schemas.sequence_text import step_text
 from mailwright.sources.sequences.definition import InvalidSequence
 from mailwright.sources.sequences.overdue import Overdue, OverdueChoice, OverdueUndecided
 from mailwright.sources.sequences.sequences import SequenceChanged
 from mailwright.storage.tables import contacts as contact_table
 from mailwright.storage.tables import messages, subscriptions
+from mailwright.texts.sequences import step_text
 from tests.builders import DEFAULT_TENANT, a_contact, statuses
 from tests.sequences import ACTOR, SequenceBench, a_document, a_wait, an_email, happen, lists
 

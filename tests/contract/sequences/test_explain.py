@@ -7,9 +7,9 @@ import pytest
 from mailwright.audience import segments
 from mailwright.audience.status import ContactStatusService
 from mailwright.domain.clock import DAY, HOUR, ManualClock
-from mailwright.schemas.sequence_text import run_text, step_text
 from mailwright.sources.sequences.overdue import Overdue, OverdueChoice
 from mailwright.storage.database import Database
+from mailwright.texts.sequences import run_text, step_text
 from tests.api import Api, an_api
 from tests.builders import DEFAULT_TENANT, a_contact, a_subscriber, change_tenant
 from tests.sequences import ACTOR, WELCOME, SequenceBench, a_document, a_wait, an_email, happen, lists

@@ -7,9 +7,9 @@ from mailwright.domain.clock import HOUR
 from mailwright.domain.explanation import ExplanationState
 from mailwright.outbox.explain import explain
 from mailwright.outbox.summary import summarize_queue
-from mailwright.schemas.explanation_text import message_text
 from mailwright.sources.sequences.overdue import Overdue, OverdueChoice, OverdueUndecided
 from mailwright.storage.tables import deliveries, messages
+from mailwright.texts.explanations import message_text
 from tests.builders import DEFAULT_TENANT, statuses
 from tests.sequences import ACTOR, SequenceBench, a_wait, an_email
 from tests.standins.provider import ScriptedProvider

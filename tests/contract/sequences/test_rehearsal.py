@@ -17,7 +17,6 @@ from mailwright.audience.snooze import snooze
 from mailwright.audience.status import ContactStatusService
 from mailwright.domain.clock import DAY, HOUR, Instant
 from mailwright.domain.states import CLAIMABLE, Status
-from mailwright.schemas.sequence_text import left_out_texts
 from mailwright.sources.sequences.enrol import People
 from mailwright.sources.sequences.program import Node
 from mailwright.sources.sequences.rehearsal import DeferredEmails
@@ -37,6 +36,7 @@ from mailwright.storage.tables import (
     subscriptions,
     suppressions,
 )
+from mailwright.texts.sequences import left_out_texts
 from tests.builders import DEFAULT_TENANT, a_contact, change_tenant
 from tests.examples import examples
 from tests.sequences import ACTOR, SequenceBench, a_document, a_wait, an_email, lists

@@ -10,8 +10,8 @@ from mailwright.domain.results import ErrorCategory, SendResult
 from mailwright.domain.states import EventType
 from mailwright.outbox.message_records import MessageRecord, dead_letters
 from mailwright.providers.route import Route
-from mailwright.schemas.explanation_text import message_text
 from mailwright.sources.message_limits import explain_message
+from mailwright.texts.explanations import message_text
 from tests.builders import DEFAULT_TENANT, FAULT, THROTTLE, Bench, a_bench, a_message, deliveries_of
 from tests.conftest import DatabaseAddress
 from tests.standins.provider import ScriptedProvider

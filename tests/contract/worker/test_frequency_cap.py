@@ -25,10 +25,10 @@ from mailwright.outbox.frequency import delete_old_sends, free_at
 from mailwright.outbox.ledger import DatabaseLedger
 from mailwright.outbox.limits import DefaultLimits
 from mailwright.outbox.retention_rules import list_rules, set_rule
-from mailwright.schemas.explanation_text import campaign_text, message_text
 from mailwright.sources.campaigns.checks import CampaignCheck, check_campaign
 from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.forecast import forecast
+from mailwright.texts.explanations import campaign_text, message_text
 from mailwright.worker.gate import Gate
 from tests.builders import (
     DEFAULT_TENANT,

@@ -29,8 +29,8 @@ from mailwright.outbox.provider_configurations import (
     edit_configuration,
 )
 from mailwright.outbox.workers import WorkerPresence, WorkerRegistry
-from mailwright.schemas.explanation_text import message_text
 from mailwright.storage.tables import deliveries, messages, provider_configurations
+from mailwright.texts.explanations import message_text
 from tests.builders import DEFAULT_TENANT, LOCK_TTL, a_message, a_tenant, settings_for, statuses
 from tests.conftest import DatabaseAddress
 from tests.standins.smtp_sink import SmtpSink

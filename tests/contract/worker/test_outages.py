@@ -13,7 +13,7 @@ from mailwright.outbox.message_records import dead_letters
 from mailwright.outbox.operations import Operations
 from mailwright.outbox.summary import summarize_queue
 from mailwright.providers.route import Route
-from mailwright.schemas.explanation_text import message_text
+from mailwright.texts.explanations import message_text
 from tests.builders import DEFAULT_TENANT, FAULT, Bench, a_message, a_newsletter, deliveries_of, the_event
 from tests.standins.provider import ScriptedProvider
 

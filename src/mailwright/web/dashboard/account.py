@@ -13,7 +13,7 @@ from mailwright.app.wiring import Engine
 from mailwright.domain.clock import MINUTE, Instant
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.domain.translation import gettext
-from mailwright.schemas.time_text import count_text
+from mailwright.texts.times import count_text
 from mailwright.web.dashboard import labels
 from mailwright.web.dashboard.forms import Errors, field_errors, read_fields
 from mailwright.web.dashboard.oidc import set_connecting_cookie

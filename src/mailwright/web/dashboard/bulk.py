@@ -11,7 +11,7 @@ from mailwright.audience import contacts, erasure, lists, suppressions
 from mailwright.audience.contacts import ContactChange
 from mailwright.domain.errors import InvalidInput, MailwrightError
 from mailwright.domain.translation import gettext
-from mailwright.schemas.time_text import count_text
+from mailwright.texts.times import count_text
 from mailwright.web.dashboard.forms import Fields, read_fields, read_values
 from mailwright.web.dashboard.shell import PageRoute, local_path, redirect
 from mailwright.web.session import EditorDep, Visitor

@@ -24,10 +24,8 @@ from mailwright.domain.states import EventType, Resolution
 from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.outbox import audit_log
 from mailwright.outbox.workers import sending_rate
-from mailwright.schemas.bucket_text import BUCKET_LABELS, retry_text
 from mailwright.schemas.campaign_reports import RecipientShow, parse_recipient_filter
 from mailwright.schemas.exclusions import EXCLUSION_TEXT
-from mailwright.schemas.explanation_text import GUARD_ACTIONS, guard_finding_text
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.sources.api.validation import RequestInvalid
 from mailwright.sources.campaigns import progress, report
@@ -46,6 +44,8 @@ from mailwright.sources.campaigns.statistics import count_results
 from mailwright.sources.campaigns.test_send import CampaignTestSend, render_variants
 from mailwright.sources.campaigns.unfinished_content import TEMPLATE_FIELD
 from mailwright.sources.campaigns.variants import UNKNOWN_TEMPLATE, CampaignNotStartable
+from mailwright.texts.buckets import BUCKET_LABELS, retry_text
+from mailwright.texts.explanations import GUARD_ACTIONS, guard_finding_text
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.advice import ADVICE, FIX_PAGES, FixPage
 from mailwright.web.dashboard.campaigns_compose import steps_of

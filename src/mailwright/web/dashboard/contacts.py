@@ -38,9 +38,9 @@ from mailwright.domain.states import EventType
 from mailwright.domain.translation import gettext, lower_first
 from mailwright.pipeline.rerender import render_subjects
 from mailwright.schemas.paging import decode_cursor, encode_cursor
-from mailwright.schemas.sequence_text import run_text, step_text
-from mailwright.schemas.time_text import count_text
 from mailwright.sources.sequences.explain import RunExplanation
+from mailwright.texts.sequences import run_text, step_text
+from mailwright.texts.times import count_text
 from mailwright.web.dashboard.contact_events import property_texts
 from mailwright.web.dashboard.email_parts import download
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields

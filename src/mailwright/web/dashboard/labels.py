@@ -9,7 +9,7 @@ from typing import Final
 from mailwright.audience.legal_basis import LegalBasis
 from mailwright.domain.clock import Instant
 from mailwright.domain.translation import gettext, lazy_gettext, lazy_pgettext, number_text
-from mailwright.schemas.time_text import day_text, distance
+from mailwright.texts.times import day_text, distance
 
 NO_TIME: Final = "–"
 _WORD_START: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|_")

@@ -23,8 +23,8 @@ from mailwright.outbox.message_records import NEWEST, MessageRecord, MessageSear
 from mailwright.outbox.search import SCAN_LIMIT, find_deferrals, find_page
 from mailwright.pipeline.rerender import render_message, render_subjects
 from mailwright.schemas.paging import decode_cursor, encode_cursor
-from mailwright.schemas.time_text import count_text
 from mailwright.sources.message_limits import explain_message
+from mailwright.texts.times import count_text
 from mailwright.web.dashboard.email_parts import ParsedEmail, download, file_response, frame_response, parse_email
 from mailwright.web.dashboard.forms import read_fields, read_values
 from mailwright.web.dashboard.shell import PageRoute, local_path, page, redirect, render_part

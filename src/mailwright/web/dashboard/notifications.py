@@ -18,10 +18,10 @@ from mailwright.domain.errors import ConfigurationInvalid, InvalidInput, NotFoun
 from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.schemas.notifications import explanation_sentence
 from mailwright.schemas.paging import decode_cursor, encode_cursor
-from mailwright.schemas.time_text import count_text
 from mailwright.sources.notifications import jobs, times
 from mailwright.sources.notifications.service import NEWEST, NotificationService, NotificationStatus
 from mailwright.sources.notifications.statuses import FanoutStatus
+from mailwright.texts.times import count_text
 from mailwright.web.dashboard.forms import read_fields, read_values
 from mailwright.web.dashboard.shell import PageRoute, page, redirect
 from mailwright.web.session import EditorDep, ViewerDep, Visitor

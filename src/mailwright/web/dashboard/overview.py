@@ -31,7 +31,6 @@ from mailwright.outbox import quotas, tallies
 from mailwright.outbox.sending_hold import DueMessages, find_hold
 from mailwright.outbox.summary import MAX_COUNTED, QueueSummary, summarize_queue
 from mailwright.outbox.workers import list_present
-from mailwright.schemas.explanation_text import has_end
 from mailwright.sources.campaigns.approval_records import count_waiting_for
 from mailwright.sources.campaigns.forecast import forecast
 from mailwright.sources.campaigns.forecast_values import CampaignForecast, summarize_segments
@@ -43,6 +42,7 @@ from mailwright.sources.campaigns.progress import (
 )
 from mailwright.sources.campaigns.queue_recorder import refresh_queue
 from mailwright.storage.server_settings import find_unsafe_settings
+from mailwright.texts.explanations import has_end
 from mailwright.web.bodies import json_response
 from mailwright.web.dashboard.axis import WIDTH, Axis, axis_for
 from mailwright.web.dashboard.forms import read_fields

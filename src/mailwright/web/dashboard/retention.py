@@ -13,7 +13,7 @@ from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.domain.retention import RetentionCount, RetentionKind, RetentionRule
 from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.outbox.retention_rules import list_rules, remove_rule, set_rule
-from mailwright.schemas.time_text import count_text
+from mailwright.texts.times import count_text
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.settings import TABS
 from mailwright.web.dashboard.shell import PageRoute, page, redirect

@@ -25,10 +25,10 @@ from mailwright.domain.translation import gettext
 from mailwright.outbox.message_records import MessageSearch, MessageSummary, find
 from mailwright.outbox.search import find_deferrals, find_page
 from mailwright.pipeline.rerender import render_subjects
-from mailwright.schemas import explanation_text
 from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.search import find_campaigns
 from mailwright.sources.message_limits import explain_message
+from mailwright.texts import explanations
 from mailwright.web.dashboard.navigation import NAVIGATION, SHORTCUTS
 from mailwright.web.dashboard.settings import TABS
 from mailwright.web.dashboard.shell import PageRoute, fragment, is_htmx, page
@@ -139,7 +139,7 @@ async def _explain_messages(engine: Engine, visitor: Visitor, messages: Sequence
         why = await explain_message(
             engine.database, engine.clock, engine.defaults, each.outbox_id, tenant_id=visitor.tenant_id
         )
-        answer = explanation_text.message_text(why, visitor.zone).sentence
+        answer = explanations.message_text(why, visitor.zone).sentence
         results.append(SearchResult(result.title, result.path, "messages", result.detail, result.status, answer))
     return results
 
@@ -152,7 +152,7 @@ async def _explain_campaign(engine: Engine, visitor: Visitor, campaign_id: str) 
         )
     except NotFound:
         return []
-    answer = explanation_text.campaign_text(why, visitor.zone).sentence
+    answer = explanations.campaign_text(why, visitor.zone).sentence
     return [SearchResult(campaign.name, f"/campaigns/{campaign_id}", "campaigns", gettext("Campaign"), answer=answer)]
 
 

@@ -24,9 +24,9 @@ from mailwright.domain.address import domain_of
 from mailwright.domain.errors import InvalidInput, MailwrightError
 from mailwright.domain.foreign_json import load_json
 from mailwright.domain.translation import gettext, number_text
-from mailwright.schemas.filter_text import describe
 from mailwright.sources.api.validation import parse
 from mailwright.sources.sequences.segment_edits import StartedSequence, edit_segment, preview_edit
+from mailwright.texts.filters import describe
 from mailwright.web.context import visitor_context
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.segments_forms import (

@@ -13,18 +13,6 @@ from mailwright.audience import lists, segments
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound, NotPossibleNow
 from mailwright.domain.translation import gettext, lazy_gettext, pgettext
 from mailwright.schemas.paging import decode_cursor, encode_cursor
-from mailwright.schemas.sequence_document_text import (
-    STEP_TITLES,
-    TRIGGER_TITLES,
-    StepText,
-    describe_condition,
-    describe_reentry,
-    describe_steps,
-    describe_trigger,
-    trigger_kind,
-    walk_steps,
-)
-from mailwright.schemas.time_text import duration
 from mailwright.sources.api.validation import RequestInvalid
 from mailwright.sources.campaigns.approval_gate import AwaitsApproval
 from mailwright.sources.sequences.content_checks import PublishWarning
@@ -43,6 +31,18 @@ from mailwright.sources.sequences.overdue import Overdue, OverdueChoice
 from mailwright.sources.sequences.publish import MovePlan, Received
 from mailwright.sources.sequences.ready import list_ready
 from mailwright.sources.sequences.records import SequenceStatus, StoredSequence
+from mailwright.texts.sequence_documents import (
+    STEP_TITLES,
+    TRIGGER_TITLES,
+    StepText,
+    describe_condition,
+    describe_reentry,
+    describe_steps,
+    describe_trigger,
+    trigger_kind,
+    walk_steps,
+)
+from mailwright.texts.times import duration
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.shell import PageRoute, fragment, is_htmx, page, redirect
 from mailwright.web.session import EditorDep, ViewerDep, Visitor

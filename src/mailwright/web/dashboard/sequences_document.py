@@ -7,7 +7,7 @@ from typing import Any
 
 from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.domain.translation import gettext
-from mailwright.schemas.sequence_document_text import StepText, describe_steps, kind_of, nested_steps
+from mailwright.texts.sequence_documents import StepText, describe_steps, kind_of, nested_steps
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,6 @@ from mailwright.content.template_store import latest_by_locale
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.domain.recurrence import WEEKDAYS
 from mailwright.domain.translation import gettext, lazy_gettext
-from mailwright.schemas.sequence_document_text import STEP_TITLES, TRIGGER_TITLES, kind_of, trigger_kind
 from mailwright.schemas.sequence_files import sequence_file
 from mailwright.sources.api.validation import RequestInvalid
 from mailwright.sources.sequences.bundles import load_templates
@@ -28,6 +27,7 @@ from mailwright.sources.sequences.definition import StepKind, TriggerKind
 from mailwright.sources.sequences.records import StoredSequence
 from mailwright.sources.sequences.triggers import check_feed
 from mailwright.sources.sequences.versions import published_from
+from mailwright.texts.sequence_documents import STEP_TITLES, TRIGGER_TITLES, kind_of, trigger_kind
 from mailwright.web.dashboard import sequences_document as documents
 from mailwright.web.dashboard.campaigns_designs import create_design, list_designs
 from mailwright.web.dashboard.forms import FORM, Errors, Fields, field_errors, field_sentence, read_fields, sentence

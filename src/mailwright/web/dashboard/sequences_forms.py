@@ -12,7 +12,7 @@ from mailwright.domain.errors import InvalidInput
 from mailwright.domain.foreign_json import load_json
 from mailwright.domain.recurrence import WEEKDAYS
 from mailwright.domain.translation import gettext
-from mailwright.schemas.sequence_document_text import kind_of, trigger_kind
+from mailwright.texts.sequence_documents import kind_of, trigger_kind
 from mailwright.web.dashboard.campaigns_forms import variables_of, variables_text
 from mailwright.web.dashboard.forms import Fields
 from mailwright.web.dashboard.property_conditions import conditions_of, conditions_text

@@ -8,14 +8,14 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from mailwright.domain.errors import InvalidInput
-from mailwright.schemas.explanation_text import limit_name
-from mailwright.schemas.sequence_document_text import describe_steps, walk_steps
-from mailwright.schemas.sequence_text import deferred_text, end_reason_text, left_out_texts, unsent_texts
-from mailwright.schemas.time_text import MONTHS
 from mailwright.sources.api.validation import RequestInvalid
 from mailwright.sources.sequences.definition import TriggerKind
 from mailwright.sources.sequences.enrol import People
 from mailwright.sources.sequences.rehearsal import Rehearsal
+from mailwright.texts.explanations import limit_name
+from mailwright.texts.sequence_documents import describe_steps, walk_steps
+from mailwright.texts.sequences import deferred_text, end_reason_text, left_out_texts, unsent_texts
+from mailwright.texts.times import MONTHS
 from mailwright.web.dashboard.axis import round_number
 from mailwright.web.dashboard.sequences import header_values, list_options, problems_of, segment_options
 from mailwright.web.dashboard.shell import PageRoute, page

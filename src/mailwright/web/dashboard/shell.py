@@ -32,13 +32,13 @@ from mailwright.domain.translation import ENGLISH, current_catalogue, gettext, n
 from mailwright.ops.catalogues import LANGUAGES, load_catalogue
 from mailwright.ops.logs import logger
 from mailwright.outbox import tenants
-from mailwright.schemas import explanation_text
-from mailwright.schemas.ab_test_text import ab_test_state_text, metric_text
-from mailwright.schemas.bucket_text import BUCKET_LABELS, BUCKET_NOTES
-from mailwright.schemas.explanation_text import ExplanationText
-from mailwright.schemas.time_text import count_text, distance, weekday_text
 from mailwright.sources.campaigns.approval_records import count_waiting_for
 from mailwright.sources.mailouts.progress import shown_status
+from mailwright.texts import explanations
+from mailwright.texts.ab_tests import ab_test_state_text, metric_text
+from mailwright.texts.buckets import BUCKET_LABELS, BUCKET_NOTES
+from mailwright.texts.explanations import ExplanationText
+from mailwright.texts.times import count_text, distance, weekday_text
 from mailwright.web.dashboard import labels
 from mailwright.web.dashboard.assets import asset
 from mailwright.web.dashboard.explanation_links import action_links
@@ -327,12 +327,12 @@ def _day(context: Context, instant: Instant | None) -> str:
 
 @pass_context
 def _message_text(context: Context, explanation: MessageExplanation) -> ExplanationText:
-    return explanation_text.message_text(explanation, context["zone"])
+    return explanations.message_text(explanation, context["zone"])
 
 
 @pass_context
 def _campaign_text(context: Context, explanation: CampaignExplanation) -> ExplanationText:
-    return explanation_text.campaign_text(explanation, context["zone"])
+    return explanations.campaign_text(explanation, context["zone"])
 
 
 def _with_query(query: Mapping[str, str], **changes: Any) -> str:
@@ -388,8 +388,8 @@ _FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "size": size_text,
     "share": labels.format_percent,
     "rate": labels.format_rate,
-    "limit_name": explanation_text.limit_name,
-    "assumption": explanation_text.assumption_text,
+    "limit_name": explanations.limit_name,
+    "assumption": explanations.assumption_text,
     "status_label": lambda status: labels.status_style(status).label,
     "browser": labels.browser_name,
     "check_name": labels.check_name,
@@ -413,13 +413,13 @@ _GLOBALS: Final[Mapping[str, Any]] = {
     "status_style": labels.status_style,
     "message_text": _message_text,
     "campaign_text": _campaign_text,
-    "included_texts": explanation_text.included_texts,
-    "bulk_limit_text": explanation_text.bulk_limit_text,
-    "mailout_wait_text": explanation_text.mailout_wait_text,
+    "included_texts": explanations.included_texts,
+    "bulk_limit_text": explanations.bulk_limit_text,
+    "mailout_wait_text": explanations.mailout_wait_text,
     "shown_status": shown_status,
     "action_links": action_links,
-    "deferral_label": explanation_text.deferral_label,
-    "has_end": explanation_text.has_end,
+    "deferral_label": explanations.deferral_label,
+    "has_end": explanations.has_end,
     "time": _time,
     "ab_test_state_text": ab_test_state_text,
     "ab_test_metric": metric_text,

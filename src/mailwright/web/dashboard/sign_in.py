@@ -19,7 +19,7 @@ from mailwright.app.wiring import Engine
 from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.domain.translation import gettext, lazy_gettext, lazy_text
 from mailwright.ops.logs import logger
-from mailwright.schemas.time_text import duration
+from mailwright.texts.times import duration
 from mailwright.web.dashboard import labels
 from mailwright.web.dashboard.forms import FORM, Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.shell import PageRoute, local_path, page, redirect

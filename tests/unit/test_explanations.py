@@ -21,16 +21,16 @@ from mailwright.domain.explanation import (
 )
 from mailwright.domain.permits import QUOTA_EXHAUSTED, DeferReason, split_defer_reason
 from mailwright.outbox.explain import LIMIT_COLUMNS
-from mailwright.schemas.explanation_text import (
+from mailwright.sources.campaigns.deferrals import RETRY_SCHEDULED
+from mailwright.sources.campaigns.forecast_values import ForecastAssumption
+from mailwright.texts.explanations import (
     assumption_text,
     campaign_text,
     deferral_text,
     limit_name,
     message_text,
 )
-from mailwright.schemas.time_text import distance, duration, time_text
-from mailwright.sources.campaigns.deferrals import RETRY_SCHEDULED
-from mailwright.sources.campaigns.forecast_values import ForecastAssumption
+from mailwright.texts.times import distance, duration, time_text
 
 NOW = 1_800_000_000_000  # 2027-01-15 08:00 UTC
 LIMITS = [*LIMIT_COLUMNS, "max_in_flight", DeferReason.DOMAIN_RATE, DeferReason.DOMAIN_CONCURRENCY]

@@ -11,8 +11,8 @@ from typing import Any, Final
 from mailwright.audience.filters import InvalidFilter
 from mailwright.domain.recurrence import WEEKDAYS
 from mailwright.domain.translation import gettext, lazy_gettext, pgettext
-from mailwright.schemas.filter_text import describe
-from mailwright.schemas.time_text import count_text, weekday_text
+from mailwright.texts.filters import describe
+from mailwright.texts.times import count_text, weekday_text
 
 # The name of each kind of step, and of its icon in the dashboard.
 STEP_TITLES: Final = {

@@ -7,14 +7,14 @@ from mailwright.audience.contact_events import LATE_AFTER
 from mailwright.audience.contact_fields import as_text
 from mailwright.domain.clock import Instant
 from mailwright.domain.translation import gettext, lazy_gettext
-from mailwright.schemas.explanation_text import limit_name, message_text
-from mailwright.schemas.filter_text import describe, describe_property
-from mailwright.schemas.time_text import count_text, duration, time_text
 from mailwright.sources.sequences.definition import TriggerKind
 from mailwright.sources.sequences.entry_rules import EntryRule, NotEntered
 from mailwright.sources.sequences.explain import RunExplanation, RunState, StepRecord, UnmatchedCondition
 from mailwright.sources.sequences.records import SequenceStatus
 from mailwright.sources.sequences.rehearsal import DeferredEmails, Rehearsal
+from mailwright.texts.explanations import limit_name, message_text
+from mailwright.texts.filters import describe, describe_property
+from mailwright.texts.times import count_text, duration, time_text
 
 _END_REASONS: Final = {
     "finished": lazy_gettext("they reached its end"),

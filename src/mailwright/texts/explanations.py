@@ -51,9 +51,9 @@ from mailwright.domain.translation import gettext, lazy_gettext, lazy_pgettext, 
 from mailwright.outbox.sending_hold import HoldReason, SendingHold
 from mailwright.policies.domains import OTHERS
 from mailwright.policies.pacing import INTERVAL, ONE_AT_A_TIME
-from mailwright.schemas.time_text import count_text, time_text
 from mailwright.sources.campaigns.deferrals import RETRY_SCHEDULED
 from mailwright.sources.campaigns.forecast_values import ASSUMED_RATE, IN_LINE, ONE_AT_A_TIME_RATE, ForecastAssumption
+from mailwright.texts.times import count_text, time_text
 
 
 @dataclass(frozen=True, slots=True)

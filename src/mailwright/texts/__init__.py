@@ -1,0 +1,1 @@
+"""Sentences for people: explanations, times, filters and sequences, the same on every surface."""
