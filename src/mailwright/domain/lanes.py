@@ -16,7 +16,7 @@ from mailwright.domain.states import Priority
 # emails), the tenant (24 bits), the priority.
 _TENANT_SHIFT = 28
 PRIORITY_SHIFT: Final = 52
-# The keys of sequences follow the places of campaigns. `waiting_lanes.sql` contains the same number.
+# The keys of sequences follow the places of campaigns. `waiting_lanes.sql` and `due_lanes.sql` contain the same number.
 _FIRST_SEQUENCE: Final = 1 << 27
 
 
@@ -29,6 +29,7 @@ class Lane:
     due_since: int = 0  # The due time of its first message.
     is_due: bool = True  # False if a campaign only keeps its turn: its next messages are due within seconds.
     is_pending: bool = False  # Whether no message of the campaign has begun since it was started or deferred.
+    source: str | None = None  # The source of all its messages; None if it has single emails of any source.
 
     @property
     def tenant_id(self) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.ids import token
 from mailwright.domain.lanes import Lane, in_turn, is_of_campaign, place_of, shares
-from mailwright.domain.message import Claimed, personalize_payload
+from mailwright.domain.message import Claimed, Source, personalize_payload
 from mailwright.domain.permits import MIN_DEFERRAL
 from mailwright.domain.provider_routes import EVERYTHING, ClaimScope
 from mailwright.outbox.ledger import ADD_TO_COUNTER, split_permits
@@ -23,7 +23,6 @@ FORGET_PERMITS = statement(__package__, "forget_permits")
 IS_BEHIND = statement(__package__, "is_behind")
 CLAIM_LANE = statement(__package__, "claim_lane")
 CLAIM_LANE_OF_SOURCES = statement(__package__, "claim_lane_of_sources")
-FIND_LANE_SOURCE = statement(__package__, "find_lane_source")
 CLAIM_SUSPECTS = statement(__package__, "claim_suspects")
 FIND_LOST_WORK = statement(__package__, "find_lost_work")
 CLAIMED_FACTS = statement(__package__, "claimed_facts")
@@ -46,7 +45,6 @@ class Claims:
     ) -> None:
         """Create the claims of a worker. `scope` limits the messages that it claims; None means all messages."""
         self._scope = scope
-        self._lane_sources: dict[int, str] = {}  # By lane, for campaigns and sequences of tenants with routes.
         self._database = database
         self._clock = clock
         self._worker = worker
@@ -105,9 +103,7 @@ class Claims:
         now, name = self._clock.now(), token()
         left = limit
         lanes = [lane for lane in await _due_lanes(tx, now) if before is None or lane.priority < before]
-        if self._scope is not None:
-            lanes = [lane for lane in lanes if await self._is_in_scope(tx, self._scope, lane)]
-        lanes = self._in_turn(lanes, now)
+        lanes = self._in_turn([lane for lane in lanes if self._may_claim(lane)], now)
         while lanes and left > 0:
             offered = shares(lanes, left, self._last_lane)
             tried = {lane for lane, _ in offered}
@@ -143,28 +139,24 @@ class Claims:
         """Return whether a campaign waits for messages of an earlier campaign of its tenant."""
         if not is_of_campaign(lane.number):
             return False
-        is_whole = self._scope is None or self._scope.is_whole(lane.tenant_id)
-        return bool(await tx.run(IS_BEHIND, entry_id=place_of(lane.number), now=now, is_whole=int(is_whole)))
+        sources = self._sources(lane.tenant_id)
+        scope = {"has_campaigns": int(Source.CAMPAIGN in sources), "has_mailouts": int(Source.MAILOUT in sources)}
+        return bool(await tx.run(IS_BEHIND, entry_id=place_of(lane.number), now=now, **scope))
 
-    async def _is_in_scope(self, tx: Runner, scope: ClaimScope, lane: Lane) -> bool:
-        """Return whether the lane may have messages that this worker claims.
+    def _may_claim(self, lane: Lane) -> bool:
+        """Return whether the lane may have messages that this worker claims."""
+        if self._scope is None:
+            return True
+        sources = self._sources(lane.tenant_id)
+        return bool(sources) if lane.source is None else lane.source in sources
 
-        The lane of a campaign or a sequence has only one source.
-        """
-        sources = scope.sources(lane.tenant_id)
-        if not sources or scope.is_whole(lane.tenant_id) or not place_of(lane.number):
-            return bool(sources)
-        if lane.number not in self._lane_sources:
-            rows = await tx.run(FIND_LANE_SOURCE, lane=lane.number)
-            if not rows:
-                return False  # Another worker has claimed the last messages.
-            self._lane_sources[lane.number] = rows[0].source
-        return self._lane_sources[lane.number] in sources
+    def _sources(self, tenant_id: int) -> frozenset[str]:
+        return (self._scope or EVERYTHING).sources(tenant_id)
 
     async def _claim_lane(self, tx: Runner, lane: Lane, limit: int, lock: dict[str, Any], now: Instant) -> int:
-        if self._scope is None or not self.shares_lane(lane.number):
+        if not self.shares_lane(lane.number):
             return await tx.count(CLAIM_LANE, lane=lane.number, limit=limit, now=now, **lock)
-        sources = [(source,) for source in sorted(self._scope.sources(lane.tenant_id))]
+        sources = [(source,) for source in sorted(self._sources(lane.tenant_id))]
         statement = CLAIM_LANE_OF_SOURCES
         return await tx.count(statement, lane=lane.number, limit=limit, now=now, sources=sources, **lock)
 
@@ -214,6 +206,7 @@ async def _due_lanes(tx: Runner, now: Instant) -> list[Lane]:
             row.due_since,
             is_due=bool(row.is_due),
             is_pending=bool(row.is_pending),
+            source=row.source,
         )
         for row in await tx.run(DUE_LANES, now=now, soon=now + MIN_DEFERRAL)
     ]

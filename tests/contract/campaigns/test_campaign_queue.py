@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
+from mailwright.demo.mailouts import RECIPIENTS, load_mailout
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, ManualClock
 from mailwright.domain.errors import NotPossibleNow
 from mailwright.domain.explanation import LimitScope, ReachedLimit
+from mailwright.domain.message import Source
 from mailwright.domain.permits import Limits
+from mailwright.domain.provider_routes import ClaimScope, ProviderRoutes
 from mailwright.domain.states import Priority, Status
 from mailwright.outbox import claim, quotas
 from mailwright.outbox.accept import accept_select
@@ -25,12 +28,13 @@ from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.storage.tables import deliveries, lane_deferrals, messages
 from mailwright.worker import gate
 from mailwright.worker.worker import Worker
-from tests.builders import DEFAULT_TENANT, Bench, a_bench, a_message, a_tenant, change_tenant
+from tests.builders import DEFAULT_TENANT, LOCK_TTL, Bench, a_bench, a_message, a_tenant, change_tenant
 from tests.campaigns import OPERATOR, CampaignHarness, a_definition, address_of, join
 from tests.conftest import DatabaseAddress
 from tests.engines import Valkey, valkey_server
 from tests.standins.provider import ScriptedProvider
 
+Routes = dict[tuple[int, Source | None], str | None]
 NO_SYNC_YET = PreSyncState(previous_sync=None, counted_before=0, in_flight=0)
 
 
@@ -473,29 +477,53 @@ async def test_permit_returned_during_a_deferral_reopens_the_campaign(
     assert [message.lane for message in claimed] == [await lane_of(desk, first)]
 
 
+def claims_of(desk: CampaignHarness, name: str, rules: Routes, provider: str | None = None) -> claim.Claims:
+    return claim.Claims(desk.database, desk.clock, name, LOCK_TTL, ClaimScope(ProviderRoutes(rules), provider))
+
+
+@pytest.mark.parametrize("source", [None, Source.NOTIFICATION, Source.MAILOUT])
 async def test_released_message_keeps_the_turn_of_its_campaign(
-    desk: CampaignHarness, monkeypatch: pytest.MonkeyPatch
+    desk: CampaignHarness, monkeypatch: pytest.MonkeyPatch, source: Source | None
 ) -> None:
-    """Another worker releases the message after the due campaigns were read, and before the later one is claimed."""
+    """Another worker releases the message after the due campaigns were read, and before the later one is claimed.
+
+    Another provider may send the messages of another source.
+    """
     first = await desk.start(1, name="First")
     await desk.start(name="Second")
     await desk.run_scheduler()
-    one, other = [(await desk.bench.worker(ScriptedProvider(), name)).parts for name in ("one", "other")]
-    claimed = await one.claims.claim(1)
+    rules = {} if source is None else {(DEFAULT_TENANT, source): "acme"}
+    one, other = [claims_of(desk, name, rules) for name in ("one", "other")]
+    claimed = await one.claim(1)
     due_lanes = claim._due_lanes
 
     async def read_then_release(tx: Any, now: Any) -> Any:
         lanes = await due_lanes(tx, now)
         if desk.database.dialect == "postgresql":
-            await one.claims.release(claimed)
+            await one.release(claimed)
         return lanes
 
     with monkeypatch.context() as during:
         during.setattr(claim, "_due_lanes", read_then_release)
-        assert await other.claims.claim(1) == []
+        assert await other.claim(1) == []
     if desk.database.dialect == "sqlite":  # which has one writer, so nobody can release meanwhile
-        await one.claims.release(claimed)
-    assert [message.lane for message in await other.claims.claim(1)] == [await lane_of(desk, first)]
+        await one.release(claimed)
+    assert [message.lane for message in await other.claim(1)] == [await lane_of(desk, first)]
+
+
+async def test_mailouts_keep_order_beside_campaigns_of_another_provider(desk: CampaignHarness) -> None:
+    await desk.start(1, name="First")
+    await desk.run_scheduler()
+    for _ in range(2):
+        await load_mailout(desk.bench.engine, DEFAULT_TENANT)
+    rules: Routes = {(DEFAULT_TENANT, Source.CAMPAIGN): "acme"}
+    assert len(await claims_of(desk, "acme", rules, "acme").claim(100)) == 1
+    one, other = [claims_of(desk, name, rules) for name in ("one", "other")]
+    claimed = await one.claim(100)
+    assert len(claimed) == RECIPIENTS
+    assert await other.claim(100) == []
+    await one.release(claimed)
+    assert {each.lane for each in await other.claim(100)} == {each.lane for each in claimed}
 
 
 async def test_message_in_flight_keeps_the_turn_of_its_campaign(desk: CampaignHarness) -> None:
