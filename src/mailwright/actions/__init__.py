@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from mailwright.actions.declaration import Noun
 
-# The module of each command. A module is imported when its command runs, or when a server starts.
+# The modules of each command; the first has its noun. They are imported when the command runs, or when a server starts.
 MODULES: Final = {
     "contact": "contacts",
     "dead-letter": "dead_letters",
@@ -32,7 +32,8 @@ MODULES: Final = {
 
 def load_noun(command: str) -> "Noun":
     """Import the actions of a command."""
-    noun: Noun = import_module(f"mailwright.actions.{MODULES[command]}").noun
+    modules = [import_module(f"mailwright.actions.{name}") for name in MODULES[command].split()]
+    noun: Noun = modules[0].noun
     return noun
 
 

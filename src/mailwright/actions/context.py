@@ -1,7 +1,7 @@
 """Who asks for an action, for which tenant, and what the action works with."""
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mailwright.access.api_keys import Caller
@@ -33,6 +33,8 @@ class Context:
     sees_all_tenants: bool = False
     # The services of a server, with their caches. A command makes the services that it needs.
     engine: "Engine | None" = None
+    # The values in the path of the request, for the functions of a noun that do not take them.
+    path: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def tenant_id(self) -> int:

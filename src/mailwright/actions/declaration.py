@@ -8,11 +8,15 @@ from http import HTTPStatus
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, get_type_hints
 
+from pydantic import BaseModel
+
 from mailwright.access.roles import Role, Scope
 from mailwright.schemas.base import ResponseModel
 from mailwright.sources.api.fields import RequestModel
 
 if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
     from mailwright.actions.context import Context
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
@@ -26,15 +30,21 @@ MANAGE: Final = Scope.MANAGE
 PLATFORM_READ: Final = Scope.PLATFORM_READ
 PLATFORM_MANAGE: Final = Scope.PLATFORM_MANAGE
 
+_WITHOUT_BODY: Final = ("GET", "DELETE")
 # `{email:path}` takes a value with slashes.
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)(?::path)?\}")
 _CAPITAL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 class Argument(NamedTuple):
-    """Annotation: the command takes this field as an argument, named `metavar` in its help."""
+    """Annotation: the command takes this field as an argument, named `metavar` in its help. `null` stands for null."""
 
     metavar: str
+    null: str = ""
+
+    def value(self, text: Any) -> Any:
+        """Return the value of the field for what a user wrote."""
+        return None if self.null and text == self.null else text
 
 
 class Option(NamedTuple):
@@ -146,7 +156,8 @@ class DeclaredAction:
     agent: AgentTool | None
     command_defaults: Mapping[str, Any]  # the defaults of a command that differ from those of the API
     parameters: tuple[str, ...]  # arguments of `run` that stand in the path
-    input: type[RequestModel] | None
+    input: type[BaseModel] | None
+    query: type[RequestModel] | None  # the query parameters of a request that can also have a body
     result: type[ResponseModel] | None  # None: no result, or a dict of any form
 
     @property
@@ -159,7 +170,14 @@ class DeclaredAction:
 
     @property
     def has_body(self) -> bool:
-        return self.input is not None and self.method not in ("GET", "DELETE")
+        return self.input is not None and self.method not in _WITHOUT_BODY
+
+    @property
+    def fields(self) -> "dict[str, FieldInfo]":
+        """The fields that a command takes as arguments and options."""
+        return {
+            name: field for model in (self.input, self.query) if model for name, field in model.model_fields.items()
+        }
 
     def status_of(self, result: Any) -> HTTPStatus:
         is_other = self.other_status is not None and self.other_status.applies(result)
@@ -199,6 +217,14 @@ class Noun:
     parameters: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     # Whether ids are unique in the whole installation, and not only within a tenant.
     has_unique_ids: bool = False
+    # Finds the tenant of the object in the path of the context, so that a command with a unique id works for it.
+    find_owner: "Callable[[Context], Awaitable[int]] | None" = None
+    # Whether the body of a request is read without conversions: the text "5" is not a number.
+    is_strict: bool = False
+    # Whether times without a time zone are in the tenant's. Otherwise they are errors.
+    takes_local_times: bool = False
+    # The help of each group of commands, for example `in-doubt` for the command `in-doubt list`.
+    groups: Mapping[str, str] = field(default_factory=dict)
     # The group of its routes in the API description, if not the last part of the path.
     tag: str = ""
     # Raises if the API key may not change such objects, because it is limited to senders. Routes ask it first.
@@ -244,22 +270,28 @@ class Noun:
         agent: AgentTool | None = None,
         command_defaults: Mapping[str, Any] | None = None,
     ) -> Callable[[Run], Run]:
-        """Declare an action. Python refuses a declaration without `scope` and `audit` when its module is imported."""
+        """Declare an action. Python refuses a declaration without `scope` and `audit` when its module is imported.
+
+        A path that begins with `/v1/` is complete; others follow the path of the noun. The argument `query` of a
+        function holds query parameters.
+        """
 
         def declare(run: Run) -> Run:
             hints = get_type_hints(run, include_extras=False)
             _, *names = inspect.signature(run).parameters  # The first one is the context.
-            inputs = [hints[name] for name in names if _is_model(hints[name], RequestModel)]
+            models = {name: hints[name] for name in names if _is_model(hints[name], BaseModel)}
+            query = models.pop("query", None) if method not in _WITHOUT_BODY else None
+            inputs = list(models.values())
             result = hints["return"] if _is_model(hints["return"], ResponseModel) else None
             placeholders = [snake_case(name) for name in _PLACEHOLDER.findall(path)]
-            parameters = tuple(name for name in names if not _is_model(hints[name], RequestModel))
+            parameters = tuple(name for name in names if not _is_model(hints[name], BaseModel))
             if sorted(parameters) != sorted(placeholders) or len(inputs) > 1:
                 raise TypeError(f"{run.__qualname__} must take the placeholders of {path!r} and at most one input.")
             action = DeclaredAction(
                 noun=self,
                 run=run,
                 method=method,
-                path=f"{self.path}{path}",
+                path=path if path.startswith("/v1/") else f"{self.path}{path}",
                 scope=scope,
                 role=Role.ADMIN if scope.is_platform else role or self.role,
                 status=HTTPStatus.NO_CONTENT if hints["return"] is NoneType else status,
@@ -275,6 +307,7 @@ class Noun:
                 command_defaults=command_defaults or {},
                 parameters=parameters,
                 input=inputs[0] if inputs else None,
+                query=query,
                 result=result,
             )
             self.actions.append(action)

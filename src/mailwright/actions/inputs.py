@@ -3,7 +3,23 @@
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
+
+from mailwright.actions.context import Context
+from mailwright.actions.declaration import DeclaredAction
+from mailwright.outbox import tenants
+from mailwright.sources.api.validation import parse, parse_strict
+
+
+async def read_input(action: DeclaredAction, at: Context, values: Any) -> list[BaseModel]:
+    """Return the input of an action, as the rules of its noun read it; an empty list if it takes none."""
+    if action.input is None:
+        return []
+    zone = None
+    if action.noun.takes_local_times:
+        zone = await tenants.load_zone(at.database, at.tenant_id, at.settings.timezone)
+    return [(parse_strict if action.noun.is_strict else parse)(action.input, values, zone)]
 
 
 def help_of(field: FieldInfo) -> str:

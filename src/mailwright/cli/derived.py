@@ -36,11 +36,11 @@ from mailwright.actions.declaration import (
     TwoLines,
     camel_case,
 )
-from mailwright.actions.inputs import find_annotation, help_of, plain_type
+from mailwright.actions.inputs import find_annotation, help_of, plain_type, read_input
 from mailwright.cli import remote
 from mailwright.cli.exit_codes import NEGATIVE
 from mailwright.cli.json_input import json_object, parse_json
-from mailwright.cli.opening import Installation, find_tenant, run
+from mailwright.cli.opening import Installation, find_tenant, run, show_zone_of
 from mailwright.cli.options import Json, Tenant, Yes, confirm, group
 from mailwright.cli.output import aside, clock_time, display, out, print_json, print_rows, two_lines
 from mailwright.domain.clock import to_instant
@@ -51,7 +51,7 @@ from mailwright.schemas.base import ResponseModel
 from mailwright.schemas.paging import MAX_PAGE, Page
 from mailwright.sources.api.validation import parse
 
-_MAX_ROWS: Final = 10_000
+_MAX_ROWS: Final = 100_000
 _TONES: Final = {
     "good": ("✓", "green"),
     "waiting": ("○", "cyan"),
@@ -65,15 +65,19 @@ _TONES: Final = {
 def make_group(noun: Noun) -> typer.Typer:
     """Return the commands of a noun. A module of this package can add special ones."""
     app = group(noun.summary)
+    groups = {name: group(help_) for name, help_ in noun.groups.items()}
+    for name, part in groups.items():
+        app.add_typer(part, name=name)
     for action in noun.actions:
         if action.command is not None:
-            app.command(action.command)(make_command(action))
+            *outer, name = action.command.split(" ")
+            (groups[outer[0]] if outer else app).command(name)(make_command(action))
     return app
 
 
 def make_command(action: DeclaredAction) -> Callable[..., None]:
     """Return the function of a command. Typer reads its arguments and options from its signature."""
-    fields = {} if action.input is None else action.input.model_fields
+    fields = action.fields
 
     def command(**given: Any) -> None:
         as_json = given.pop("as_json")
@@ -135,11 +139,18 @@ def _run(action: DeclaredAction, values: dict[str, Any], *, path: Mapping[str, s
     """Run the action on this installation."""
 
     async def work(at: Installation) -> Any:
-        context = console_context(at, sees_all_tenants=action.finds_by_id)
-        if not action.is_platform:
+        context = console_context(at, sees_all_tenants=action.finds_by_id, path=path)
+        if action.finds_by_id and action.noun.find_owner is not None:
+            owner_id = await action.noun.find_owner(context)
+            await show_zone_of(at, owner_id)
+            context = replace(context, caller=Caller(owner_id, tenant, actor=CONSOLE), sees_all_tenants=False)
+        elif not action.is_platform:
             owner = await find_tenant(at, tenant)
             context = replace(context, caller=Caller(owner.id, owner.name, actor=CONSOLE))
-        given = [*path.values()] if action.input is None else [*path.values(), parse(action.input, values)]
+        body, query = _split(action, values)
+        given: list[Any] = [*path.values(), *await read_input(action, context, body)]
+        if action.query is not None:
+            given.append(parse(action.query, query))
         return await action.run(context, *given)
 
     return run(work, creates=creates)
@@ -149,14 +160,23 @@ def _call(action: DeclaredAction, values: dict[str, Any], *, path: Mapping[str, 
     """Run the action on another server. Its API key decides the tenant."""
     if tenant != tenants.DEFAULT:
         raise InvalidInput("has no effect with --server: the API key belongs to a tenant.", field="--tenant")
-    fields: dict[str, Any] = {"body": values} if action.has_body else {"query": _query(values)}
-    content = remote.request(action.method, action.url(path), **fields)
+    given, query = _split(action, values)
+    body = {"body": given} if action.has_body else {}
+    query = query if action.has_body else {**given, **query}
+    content = remote.request(action.method, action.url(path), query=_query(query), **body)
     if action.result is None:
         return json.loads(content) if content else None
     try:
         return action.result.model_validate_json(content, extra="ignore")  # A newer server may add fields.
     except ValidationError as error:
         raise remote.ServerUnreachable("The server answers like another version of Mailwright.") from error
+
+
+def _split(action: DeclaredAction, values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the fields of the input, then those of the query parameters."""
+    names = set() if action.query is None else _names(action.query)
+    query = {name: value for name, value in values.items() if name in names}
+    return {name: value for name, value in values.items() if name not in query}, query
 
 
 def _query(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -219,6 +239,7 @@ def _field_parameter(action: DeclaredAction, name: str, field: FieldInfo) -> ins
     help_ = help_of(field)
     if metavar := find_annotation(field, Argument):
         shown = typer.Argument(metavar=metavar.metavar, help=help_, show_default=False)
+        kind = list[kind] if is_many else kind  # type: ignore[valid-type]
         return _parameter(name, Annotated[kind, shown], inspect.Parameter.empty if field.is_required() else default)
     bounds = {each.__class__: each for each in field.metadata}
     limits = {"min": bounds[Ge].ge, "max": bounds[Le].le} if Ge in bounds and Le in bounds else {}
@@ -263,9 +284,7 @@ def _terminal_type(annotation: Any) -> tuple[Any, bool]:
 
 def _values(action: DeclaredAction, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of the input by their names in the API, without options that were not given."""
-    if action.input is None:
-        return {}
-    fields = action.input.model_fields
+    fields = action.fields
     named = {name: value for name, value in given.items() if name in fields and value is not None}
     if action.method == "PATCH" and all(
         named.get(name, field.default) == field.default for name, field in fields.items()
@@ -278,7 +297,7 @@ def _values(action: DeclaredAction, given: Mapping[str, Any]) -> dict[str, Any]:
 def _value(name: str, field: FieldInfo, value: Any) -> Any:
     if _is_json(field, value):
         return parse_json(value, name.upper())
-    return (find_annotation(field, Option) or Option()).value(value)
+    return (find_annotation(field, Argument) or find_annotation(field, Option) or Option()).value(value)
 
 
 def _is_json(field: FieldInfo, value: Any) -> bool:

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Annotated, Any, Final
 
@@ -11,7 +12,7 @@ from starlette.responses import Response
 from mailwright.access.api_keys import Caller
 from mailwright.actions import load_nouns
 from mailwright.actions.declaration import READ, DeclaredAction, Noun, camel_case
-from mailwright.sources.api.validation import parse
+from mailwright.actions.inputs import read_input
 from mailwright.web.api.caller import CallerDep
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
 from mailwright.web.api.routes import Routes
@@ -40,15 +41,18 @@ def make_router(noun: Noun) -> APIRouter:
 def _endpoint(action: DeclaredAction) -> Callable[..., Coroutine[Any, Any, Response]]:
     """Return the function of a route. FastAPI reads the names of its parameters from its signature."""
     placeholders = {name: camel_case(name) for name in action.parameters}
-    query = action.input if action.input is not None and not action.has_body else None
+    query = action.query if action.has_body else action.query or action.input
 
     async def endpoint(request: Request, caller: Caller, **given: Any) -> Response:
-        context = context_of(request, caller, "api")
+        values = [given[placeholders[name]] for name in action.parameters]
+        path = dict(zip(action.parameters, values, strict=True))
+        context = replace(context_of(request, caller, "api"), path=path)
         if action.noun.guard is not None and action.scope is not READ:
             await action.noun.guard(context)
-        values = [given[placeholders[name]] for name in action.parameters]
-        if action.input is not None:
-            values.append(given["query"] if query else parse(action.input, await read_json(request)))
+        if action.has_body:
+            values += await read_input(action, context, await read_json(request))
+        if query is not None:
+            values.append(given["query"])
         result = await action.run(context, *values)
         return (
             Response(status_code=action.status) if result is None else json_response(result, action.status_of(result))
