@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 # The modules of each command; the first has its noun. They are imported when the command runs, or when a server starts.
 MODULES: Final = {
+    "brand": "brands",
     "contact": "contacts",
     "dead-letter": "dead_letters",
     "dmarc": "dmarc_reports",

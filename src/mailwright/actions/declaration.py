@@ -61,7 +61,7 @@ class Option(NamedTuple):
 
     def value(self, text: Any) -> Any:
         """Return the value of the field for what a user wrote."""
-        return None if text == "none" and self.metavar.endswith("|none") else text
+        return None if text in ("none", ["none"]) and self.metavar.endswith("|none") else text
 
 
 Tone = Literal["good", "waiting", "warning", "bad", "off", "unknown"]

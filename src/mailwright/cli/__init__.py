@@ -74,7 +74,7 @@ COMMANDS: Final = (
 )
 
 # The commands that are derived from the actions alone. Other commands have a module here.
-DERIVED: Final = frozenset({"form", "key", "list", "segment", "suppression", "tenant"})
+DERIVED: Final = frozenset({"brand", "form", "key", "list", "segment", "suppression", "tenant"})
 
 # Hidden aliases: the plural command names of earlier versions, so that existing scripts keep working.
 ALIASES: Final = {

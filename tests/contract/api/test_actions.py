@@ -25,6 +25,8 @@ OF_PLATFORM = [action for action in ACTIONS if action.is_platform]
 FILTER = {"tag": "vip"}
 # A valid body of each action that takes one. The names of path parameters follow below.
 BODIES: dict[str, Any] = {
+    "brand save_brand": {"name": "Acme"},
+    "brand edit_brand": {"primary": "#112233"},
     "contact snooze": {"until": "2027-06-01T00:00:00Z"},
     "contact put": {"legalBasis": "contract"},
     "domain add": {"name": "fresh.example"},

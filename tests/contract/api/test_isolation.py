@@ -47,6 +47,7 @@ BODIES: dict[str, Any] = {
     "ApprovalRequest": {"digest": "theirs"},
     "RejectionRequest": {"digest": "theirs", "comment": "Theirs"},
     "ApprovalRuleRequest": {"over": 10},
+    "BrandUpdateRequest": {"name": "Theirs"},
     "ContactRequest": {"name": "Theirs"},
     "SnoozeRequest": {"until": None},
     "EventsRequest": {"event": "theirs", "email": "theirs@example.com"},

@@ -82,6 +82,17 @@ async def test_invalid_brand_names_its_field(api: Api, body: dict[str, object], 
     assert await api.engine.brands.load(1) == DEFAULT_BRAND
 
 
+async def test_edited_brand_keeps_other_fields(api: Api) -> None:
+    await api.engine.brands.save(1, ACME, actor="ada")
+    edited = await api.client.patch("/v1/brand", json={"primary": None, "font": "georgia"})
+    assert edited.json()["brand"]["primary"] == DEFAULT_BRAND.primary
+    assert await api.engine.brands.load(1) == Brand(name=ACME.name, postal_address=ACME.postal_address, font="georgia")
+    refused = await api.client.patch("/v1/brand", json={"name": "Other", "social": ["github"]})
+    assert [each["field"] for each in refused.json()["errors"]] == ["social[0]"]
+    refused = await api.client.patch("/v1/brand", json={"name": "Other", "accent": "red"})
+    assert [each["field"] for each in refused.json()["errors"]] == ["accent"]
+
+
 async def test_unreadable_brand_falls_back_to_the_default(database: Database, clock: ManualClock) -> None:
     async with database.write() as tx:
         await tx.execute(update(tenants).values(brand='{"primary": "red; }", "from": "the future"}'))
