@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 from mailwright.domain.clock import Clock
 from mailwright.domain.message import NewMessage
-from mailwright.domain.translation import lazy_gettext, lazy_join, lazy_number, lazy_text, ngettext
+from mailwright.domain.translation import lazy_gettext, lazy_number, lazy_text, ngettext
 from mailwright.outbox.accept import Acceptor
 from mailwright.sources.campaigns.approval_gate import AwaitsApproval
-from mailwright.sources.campaigns.unapproved_sends import add_unapproved_messages, split_text
+from mailwright.sources.campaigns.unapproved_sends import add_unapproved_messages
 from mailwright.sources.send_approvals import find_limit
 from mailwright.storage.database import Database
 
@@ -59,9 +59,10 @@ def _count_recipients(message: NewMessage) -> int:
 
 def _refusal(recipients: int, earlier: int, over: int) -> AwaitsApproval:
     reason = lazy_gettext(
-        "These messages reach {people}, and a second person must approve sends to more than {over} recipients. Send a "
-        "campaign, which a second person can approve.",
+        "These messages would reach {people}. Without an approval, this user or API key may reach at most {over} in 24 "
+        "hours, and has already reached {earlier}. Send them as a campaign, which a second person can approve.",
         people=lazy_text(lambda: ngettext("{count} person", "{count} people", recipients)),
         over=lazy_number(over),
+        earlier=lazy_number(earlier),
     )
-    return AwaitsApproval("{why}", why=lazy_join(" ", [reason, split_text(earlier)]) if earlier else reason)
+    return AwaitsApproval("{why}", why=reason)

@@ -319,11 +319,11 @@ async def test_newsletter_of_ghost_is_bulk_email_of_its_list(drop_in: DropIn) ->
     [
         ({"h:List-Id": "News <news.example.com>"}, "news"),
         ({"h:list-id": "<NEWS>"}, "news"),
-        ({"o:tag": ["receipt", "news"]}, "news"),
-        ({"o:tag": ["receipt", "general"]}, None),
-        ({"o:tag": ["receipt"]}, None),
+        ({"o:tag": ["receipt", "news"], "h:List-Unsubscribe": "<https://a.example/>"}, "news"),
+        ({"o:tag": ["receipt", "news"], "text": "%unsubscribe_url%"}, "news"),
+        ({"o:tag": ["receipt", "news"]}, None),
         ({"h:List-Id": "<other.example.com>"}, "h:List-Id parameter"),
-        ({"o:tag": ["news", "offers"]}, "names several lists, news, offers"),
+        ({"o:tag": ["news", "offers"], "text": "%unsubscribe_url%"}, "names several lists, news, offers"),
         ({"text": "%unsubscribe_url%"}, "o:tag parameter must contain the key of a list"),
     ],
 )

@@ -37,6 +37,7 @@ from mailwright.outbox import tenants
 from mailwright.outbox.accept import Acceptor
 from mailwright.outbox.pending_erasures import ErasurePending
 from mailwright.outbox.sender_domains import SenderDirectory
+from mailwright.sources.api.named_lists import NO_LISTS, NamedLists, find_named_lists, without_unsubscribe
 from mailwright.sources.api.requests import (
     BatchRequest,
     DropInRequest,
@@ -277,7 +278,7 @@ class ApiMessages:
     async def _references(self, caller: Caller, requests: Sequence[SendRequest]) -> References:
         """Load the templates and lists that the requests name. If they name none, run no query."""
         templates = {request.template_id for request in requests if request.template_id is not None}
-        list_keys = {request.list_key for request in requests if request.list_key is not None}
+        list_keys = {key for request in requests for key in _named_lists(request).keys | {request.list_key} if key}
         if not templates and not list_keys:
             return References(NO_TEMPLATES, frozenset())
         recipients = {one.to.lower() for one in requests if one.template_id is not None and one.locale is None}
@@ -346,10 +347,13 @@ def _message(
             raise TemplateNotFound
     if request.list_key is not None and request.list_key not in references.list_keys:
         raise ListNotFound(request.list_key)
+    list_key = request.list_key or _named_lists(request).choose(references.list_keys)
     content = payload(request)
+    if list_key is not None and request.headers:
+        content["headers"] = without_unsubscribe(request.headers)
     if template is not None and template.segments:
         content["inSegments"] = references.members_of(template, request.to.lower())
-    is_bulk = request.list_key is not None
+    is_bulk = list_key is not None
     recipient = request.recipient
     return NewMessage(
         outbox_id=item.outbox_id,
@@ -369,10 +373,16 @@ def _message(
         on_doubt=OnDoubt.HOLD if is_bulk else OnDoubt.RESEND,
         priority=Priority.BULK if is_bulk else Priority.TRANSACTIONAL,
         is_bulk=is_bulk,
-        list_key=request.list_key,
+        list_key=list_key,
         scheduled_at=request.scheduled_at,
         expires_at=request.expires_at,
     )
+
+
+def _named_lists(request: SendRequest) -> NamedLists:
+    if request.list_key is not None or not request.headers:
+        return NO_LISTS
+    return find_named_lists(request.headers, request.tags)
 
 
 def check_schedule(

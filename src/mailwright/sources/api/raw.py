@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Annotated, Any, Final, Literal
@@ -42,6 +43,7 @@ from mailwright.outbox.pending_erasures import ErasurePending
 from mailwright.outbox.sender_domains import SenderDirectory
 from mailwright.sources.api.fields import Identifier, ListKey, RequestModel, RequestTime, Tag
 from mailwright.sources.api.messages import FindRefusal, RequestContext, check_schedule, never_refused
+from mailwright.sources.api.named_lists import find_named_lists
 from mailwright.sources.api.provider_headers import join_tags, read_provider_headers
 from mailwright.sources.api.requests import ListNotFound
 from mailwright.sources.api.senders import require_domains, require_senders
@@ -196,6 +198,10 @@ class RawMessages:
             metadata = {**named.metadata, **(metadata or {})}
         elif given or list_key is not None:
             options = await self._options(context.caller, given, list_key, _LIST_KEY)
+        if options.list_key is None and (named_lists := find_named_lists(email.firsts, options.tags)).keys:
+            existing = await self._existing_lists(context.caller, named_lists.keys)
+            found = named_lists.choose(existing, f"{HEADER_PREFIX}Tags")
+            options = options.model_copy(update={"list_key": found}) if found is not None else options
         is_own = policy.is_own(context.caller.tenant_id, author.address)
         foreign = () if is_own else self._domains.warnings(address.domain_of(author.address))
         warnings = (*foreign, *self._find_warnings(context.caller.tenant_id))
@@ -258,9 +264,12 @@ class RawMessages:
     async def _require_list(self, caller: Caller, list_key: str | None, field: str) -> None:
         if list_key is None:
             return
+        if list_key not in await self._existing_lists(caller, {list_key}):
+            raise ListNotFound(list_key, field)
+
+    async def _existing_lists(self, caller: Caller, list_keys: AbstractSet[str]) -> set[str]:
         async with self._database.read() as tx:
-            if list_key not in await lists.existing_keys(tx, caller.tenant_id, {list_key}):
-                raise ListNotFound(list_key, field)
+            return await lists.existing_keys(tx, caller.tenant_id, list_keys)
 
     async def _zone(self, caller: Caller, given: Collection[HeaderField]) -> tzinfo | None:
         """Return the tenant's time zone if any time has no zone."""

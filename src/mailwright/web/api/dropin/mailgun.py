@@ -30,10 +30,11 @@ from mailwright.domain.tracking import TrackingMode
 from mailwright.sources.api.emails import AddressedEmail
 from mailwright.sources.api.fields import MAX_CONTENT_BYTES
 from mailwright.sources.api.messages import RequestContext
+from mailwright.sources.api.named_lists import NamedLists, list_of_header, without_unsubscribe
 from mailwright.sources.api.raw import HEADER_PREFIX
 from mailwright.sources.api.requests import UNKNOWN_TYPE
 from mailwright.sources.api.validation import FieldError, RequestInvalid, field_errors
-from mailwright.web.api.dropin.bulk import list_of_header, mark_links, without_unsubscribe
+from mailwright.web.api.dropin.bulk import mark_links
 from mailwright.web.api.dropin.requests import (
     Addresses,
     Substitutions,
@@ -269,28 +270,27 @@ def _check_field(name: str, found: list[str], known: Set[str]) -> None:
 
 
 async def _find_list(engine: Engine, context: RequestContext, form: _Form, headers: Mapping[str, str]) -> str | None:
-    """Return the key of the list that the email belongs to, by its List-Id or a tag; None for transactional email.
+    """Return the key of the list that the List-Id names, or a tag of email with Mailgun's unsubscribe variables.
 
-    Email with Mailgun's unsubscribe variables is bulk email, so it is refused without a list.
+    Such email is bulk email, so it is refused without a list.
     """
     if (named := list_of_header(headers)) is not None:
         return named
     texts = [*headers.values(), *(form.first(name) or "" for name in ("html", "text", "amp-html"))]
     marked = next((mark[0] for text in texts if (mark := _UNSUBSCRIBE.search(text))), None)
-    tags = set(form.values.get("o:tag", ()))
-    async with engine.database.read() as tx:
-        found = await lists.existing_keys(tx, context.caller.tenant_id, tags)
     if marked is None:
-        found -= {lists.GENERAL}  # An everyday word, which transactional email may have as a tag.
-    if len(found) > 1:
-        raise _invalid("o:tag", f"names several lists, {', '.join(sorted(found))}; keep one of them")
-    if marked is not None and not found:
+        return None
+    tags = frozenset(form.values.get("o:tag", ()))
+    async with engine.database.read() as tx:
+        existing = await lists.existing_keys(tx, context.caller.tenant_id, tags)
+    found = NamedLists(None, tags).choose(existing)
+    if found is None:
         raise _invalid(
             "o:tag",
             f"must contain the key of a list of Mailwright, because the email has {marked} and is bulk email; "
             f"create a list for a tag of this email{f' ({min(tags)})' if tags else ''}, or send h:List-Id",
         )
-    return next(iter(found), None)
+    return found
 
 
 def _emails(form: _Form, attachments: list[dict[str, Any]], list_key: str | None) -> Iterator[AddressedEmail]:

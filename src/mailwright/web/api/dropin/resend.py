@@ -13,18 +13,19 @@ from starlette.responses import Response
 from mailwright.access.roles import Scope
 from mailwright.content.raw import parse_raw
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Instant, isoformat
-from mailwright.domain.errors import NotPossibleNow, Unauthorized
+from mailwright.domain.errors import IdempotencyConflict, Unauthorized
 from mailwright.domain.states import EventType, MessageGroup, Status
 from mailwright.outbox.message_records import MessageRecord, find
 from mailwright.outbox.raw_contents import find_raw_content
 from mailwright.sources.api.emails import AcceptedEmail, AddressedEmail
 from mailwright.sources.api.fields import RequestTime
 from mailwright.sources.api.messages import RejectedItem, RequestContext, check_schedule
+from mailwright.sources.api.named_lists import list_of_header, without_unsubscribe
 from mailwright.sources.api.requests import MAX_REPLY_TO
 from mailwright.sources.api.senders import SenderDomainNotVerified
 from mailwright.sources.api.validation import FieldError, RequestInvalid, invalid, parse
 from mailwright.web.api.caller import KEY_NAME
-from mailwright.web.api.dropin.bulk import list_of_header, mark_links, without_unsubscribe
+from mailwright.web.api.dropin.bulk import mark_links
 from mailwright.web.api.dropin.requests import (
     Base64,
     DictOf,
@@ -226,7 +227,7 @@ def respond(error: ErrorResponse) -> Response:
         return _error(HTTPStatus.FORBIDDEN, "invalid_api_key", "API key is invalid")
     problems = renamed(error.errors, _NAMES)
     name, status, detail = _ERRORS.get(error.status, "validation_error"), error.status, error.detail
-    if error.code == NotPossibleNow.code:  # Resend has no other status for this.
+    if status is HTTPStatus.CONFLICT and error.code != IdempotencyConflict.code:  # Resend has no name for others.
         name, status = "validation_error", HTTPStatus.UNPROCESSABLE_ENTITY
     if problems:
         detail = " ".join(_sentence(each) for each in problems[:3])
