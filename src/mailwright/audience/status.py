@@ -16,7 +16,7 @@ from mailwright.audience.contact_fields import normalize_email
 from mailwright.audience.enrolments import SuppressedAddress
 from mailwright.audience.lists import GENERAL
 from mailwright.audience.suppressions import ALL_MESSAGES
-from mailwright.domain.clock import DAY, Clock, Instant
+from mailwright.domain.clock import DAY, SECOND, Clock, Instant
 from mailwright.domain.errors import NotFound
 from mailwright.domain.ids import uuid7s
 from mailwright.domain.report import ContactVerdict
@@ -37,6 +37,7 @@ UNSUBSCRIBE_FROM_LISTS = statement(__package__, "unsubscribe_from_lists")
 LIFT_SUPPRESSIONS = statement(__package__, "lift_suppressions")
 LIFT_UNSUBSCRIBE = statement(__package__, "lift_unsubscribe")
 LOCK_CONTACTS = statement(__package__, "lock_contacts")
+FIND_VISIT = statement(__package__, "find_visit")
 LIST_PREFERENCES = statement(__package__, "list_preferences")
 RESUBSCRIBE_TO_LIST = statement(__package__, "resubscribe_to_list")
 REPEATED_SOFT_BOUNCES = statement(__package__, "repeated_soft_bounces")
@@ -68,6 +69,12 @@ END_REASONS: Final = {
     SuppressionReason.COMPLAINT: "complaint",
     SuppressionReason.UNSUBSCRIBED: "unsubscribed",
 }
+
+# The source of unsubscribes by visitors of a link. Any later unsubscribe from the same list replaces it, because only
+# the unsubscribe by a visit can be reverted; `sql/suppress.sql` uses the same value.
+VISIT: Final = "visit"
+# A scanner may open the same link twice in a row. A visit after this time confirms the first one.
+VISITED_AGAIN: Final[Instant] = 10 * SECOND
 
 # A status never replaces one with a higher weight; `sql/change_status.sql` has the same order.
 WEIGHTS: Final = {ContactStatus.ACTIVE: 0, ContactStatus.UNSUBSCRIBED: 1, ContactStatus.BOUNCED: 2}
@@ -337,11 +344,19 @@ async def ensure_contacts(tx: Runner, addresses: Iterable[tuple[int, str]], now:
 
 @asynccontextmanager
 async def recording_subscription_events(
-    tx: Runner, tenant_id: int, email: str, *, source: str, now: Instant, message_id: str | None = None
+    tx: Runner,
+    tenant_id: int,
+    email: str,
+    *,
+    source: str,
+    now: Instant,
+    message_id: str | None = None,
+    visited_list: str | None = None,
 ) -> AsyncIterator[None]:
     """Publish the contact's own subscriptions and unsubscribes inside the block as events.
 
-    An unsubscribe is attributed to the message whose link the contact used.
+    An unsubscribe is attributed to the message whose link the contact used. `visited_list` is the list of the link, if
+    opening the link was enough.
     """
     await lock_contact(tx, tenant_id, email, now)
     before = await load_preferences(tx, tenant_id, email)
@@ -356,7 +371,35 @@ async def recording_subscription_events(
         source=source,
         now=now,
         message_id=message_id,
+        visited_list=visited_list,
     )
+
+
+async def unsubscribe_visitor(
+    tx: Runner, tenant_id: int, email: str, list_key: str, *, source: str, message_id: str | None, now: Instant
+) -> None:
+    """Unsubscribe the visitor of a link, until the visit turns out to be a machine's. A second visit confirms it."""
+    async with recording_subscription_events(
+        tx, tenant_id, email, source=source, now=now, message_id=message_id, visited_list=list_key
+    ):
+        visited_at = await _find_visit(tx, tenant_id, email, list_key)
+        is_confirmed = visited_at is not None and now - visited_at > VISITED_AGAIN
+        await unsubscribe(tx, tenant_id, email, list_key, source=source if is_confirmed else VISIT, now=now)
+
+
+async def revert_visit(tx: Runner, tenant_id: int, email: str, list_key: str, *, at: Instant, now: Instant) -> None:
+    """Undo the unsubscribe by a visit at this time, unless the contact or an operator has confirmed it since."""
+    contact = (tenant_id, email)
+    if contact not in await lock_known_contacts(tx, [contact]) or await find_erased(tx, [contact]):
+        return
+    if await _find_visit(tx, tenant_id, email, list_key) == at:
+        async with recording_subscription_events(tx, tenant_id, email, source=VISIT, now=now):
+            await resubscribe(tx, tenant_id, email, list_key, source=VISIT, now=now)
+
+
+async def _find_visit(tx: Runner, tenant_id: int, email: str, list_key: str) -> Instant | None:
+    rows = await tx.run(FIND_VISIT, **_contact_row((tenant_id, normalize_email(email))), list_key=list_key)
+    return rows[0].created_at if rows else None
 
 
 async def record_audit_entry(

@@ -11,6 +11,7 @@ from typing import Final
 from mailwright.domain.clock import Instant
 from mailwright.domain.message import Event
 from mailwright.domain.states import EventType
+from mailwright.outbox.machine_responses import VISITED_LIST
 from mailwright.outbox.reported import find_by_outbox_id
 from mailwright.outbox.settle import NO_MESSAGE, append_events, event_row
 from mailwright.storage.hot import Runner
@@ -40,10 +41,12 @@ async def record_changes(
     source: str,
     now: Instant,
     message_id: str | None = None,
+    visited_list: str | None = None,
 ) -> None:
     """Append one event per changed list. If the address is not a contact, append none.
 
     An unsubscribe also appears on the timeline of the message whose link was used, and in its campaign's results.
+    `visited_list` is the list of the link, if opening the link was enough to unsubscribe.
     """
     changes = list(_changes(before, after))
     rows = await tx.run(LOCK_CONTACTS, contacts=[{"tenant_id": tenant_id, "email": email}]) if changes else ()
@@ -56,7 +59,9 @@ async def record_changes(
         await append_events(tx, [event_row(NO_MESSAGE, tenant_id, event) for event in new_events])
     left = [list_key for type_, list_key in changes if type_ is EventType.LEFT]
     if left and message_id is not None:
-        await _attribute(tx, tenant_id, email, message_id, Event(EventType.UNSUBSCRIBED, now, {"source": source}))
+        visit = {} if visited_list is None else {VISITED_LIST: visited_list}
+        event = Event(EventType.UNSUBSCRIBED, now, {"source": source, **visit})
+        await _attribute(tx, tenant_id, email, message_id, event)
 
 
 async def _attribute(tx: Runner, tenant_id: int, email: str, message_id: str, event: Event) -> None:

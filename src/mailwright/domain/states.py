@@ -58,7 +58,7 @@ class EventType(StrEnum):
     DELIVERED = "delivered"
     OPENED = "open"
     CLICKED = "click"
-    CORRECTED = "corrected"  # An open or click that was recorded as a person's turned out to be a machine's.
+    CORRECTED = "corrected"  # An open, click or unsubscribe of a person turned out to be a machine's.
     BOUNCED = "bounce"
     COMPLAINED = "complaint"
     NOT_SPAM = "not_spam"  # The recipient took a complaint back, or moved the message out of the spam folder.

@@ -302,7 +302,7 @@ async def take(
     taken = await _understood(tx, first, proves=proves, by_address=by_address)
     neighbours = await _neighbours(tx, taken.values())
     new = await _insert(tx, [one for one in taken.values() if one.key not in neighbours.reported_elsewhere], now)
-    judgement = await judge(tx, _responses(new), neighbours.suspects)
+    judgement = await judge(tx, _responses(new), neighbours.suspects, now)
     await _record(tx, new, judgement, now)
     await _update_contacts(tx, new, soft, now)
     effects = dict.fromkeys(first, Effect.UNKNOWN) | dict.fromkeys(taken, Effect.REPEATED)

@@ -1,5 +1,8 @@
 """Recognise machines among new opens and clicks, together with those that are already stored.
 
+A visit that unsubscribed its visitor counts as a click. If it turns out to be a machine's, the contact is subscribed
+again.
+
 A response without another one close to it, which is by far the most common case, needs no further statement.
 """
 
@@ -9,7 +12,8 @@ from itertools import groupby, pairwise
 from operator import attrgetter
 from typing import Any, Final
 
-from mailwright.domain.clock import Instant
+from mailwright.audience import status
+from mailwright.domain.clock import MINUTE, Instant
 from mailwright.domain.machines import TOO_SOON, is_too_soon
 from mailwright.domain.states import EventType
 from mailwright.events.tracking.bursts import (
@@ -31,6 +35,11 @@ from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
 
 FIND_REPORTED_ELSEWHERE = statement(__package__, "find_reported_elsewhere")
+
+# How long after a visit it can still turn out to be a machine's. Later, the contact stays unsubscribed.
+VISIT_REVERTED_WITHIN: Final[Instant] = 10 * MINUTE
+# Stands for the unsubscribe link among the links of an email.
+UNSUBSCRIBE_LINK: Final = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +93,11 @@ class Judgement:
         if self.corrections:
             messages = {each.message_key for each in self.stored if each.event_key in self.corrections}
             stored = [each for each in self.stored if each.message_key in messages]
+            for each in stored:
+                if each.event_key in self.corrections and each.visited_list is not None:
+                    await status.revert_visit(
+                        tx, each.tenant_id, each.to_email, each.visited_list, at=each.created_at, now=now
+                    )
             await correct_responses(tx, stored, self.corrections, now)
 
 
@@ -120,7 +134,13 @@ async def find_neighbours(tx: Runner, responses: Collection[NewResponse], window
     )
 
 
-async def judge(tx: Runner, new: Iterable[NewResponse], suspects: Collection[str]) -> Judgement:
+async def is_machine_response(tx: Runner, response: NewResponse, others: Iterable[NewResponse]) -> bool:
+    """Return whether a response is a machine's, judged with the stored ones and `others` of the same message."""
+    stored = await load_responses(tx, [response.message_key])
+    return -1 in _find_machines([response, *others], stored)
+
+
+async def judge(tx: Runner, new: Iterable[NewResponse], suspects: Collection[str], now: Instant) -> Judgement:
     """Judge new responses. `suspects` has the keys of those that are close to a stored one."""
     by_message = {
         key: group
@@ -137,7 +157,9 @@ async def judge(tx: Runner, new: Iterable[NewResponse], suspects: Collection[str
         found = _find_machines(group, known)
         reasons |= {each.key: found[-number] for number, each in enumerate(group, 1) if -number in found}
         corrections |= {
-            each.event_key: found[each.event_key] for each in known if each.event_key in found and not each.is_machine
+            each.event_key: found[each.event_key]
+            for each in known
+            if each.event_key in found and not each.is_machine and not _is_old_visit(each, now)
         }
     return Judgement(reasons, stored, corrections)
 
@@ -151,6 +173,10 @@ def _is_suspect(group: Sequence[NewResponse], suspects: Collection[str]) -> bool
     return clicks and any(second.at - first.at <= reach for first, second in pairwise(group))
 
 
+def _is_old_visit(response: StoredResponse, now: Instant) -> bool:
+    return response.visited_list is not None and now - response.created_at > VISIT_REVERTED_WITHIN
+
+
 def _find_machines(new: Sequence[NewResponse], stored: Sequence[StoredResponse]) -> dict[int, MachineReason]:
     """Judge all responses of one message. New ones have negative numbers as keys, from -1 on."""
     responses = [
@@ -159,13 +185,17 @@ def _find_machines(new: Sequence[NewResponse], stored: Sequence[StoredResponse])
         if each.is_open_or_click
     ]
     responses += [
-        _response(each.event_key, each.type, each.created_at, each.values) for each in stored if each.type in ENGAGEMENT
+        _response(each.event_key, each.type, each.created_at, each.values)
+        for each in stored
+        if each.type in ENGAGEMENT or each.visited_list is not None
     ]
     delivered = [each.at for each in new if not each.is_open_or_click]
-    delivered += [each.created_at for each in stored if each.type not in ENGAGEMENT]
+    delivered += [each.created_at for each in stored if each.type == EventType.DELIVERED]
     return find_machines(responses, new[0].sent_at, delivered)
 
 
 def _response(key: int, type_: str, at: Instant, metadata: Mapping[str, Any]) -> EmailResponse:
+    if type_ == EventType.UNSUBSCRIBED:
+        return EmailResponse(key, at, is_click=True, url=UNSUBSCRIBE_LINK)
     is_invisible_link = metadata.get("isInvisibleLink") is True
     return EmailResponse(key, at, type_ == EventType.CLICKED, metadata.get("url"), is_invisible_link)

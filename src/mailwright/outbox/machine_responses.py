@@ -2,7 +2,7 @@
 
 The event itself changes, so that every reader of events sees the machine, and the tallies that contain it change in the
 same transaction. An event of the type `corrected` follows, for readers who have already processed the first one, such
-as webhooks.
+as webhooks. It replaces the event of an unsubscribe.
 """
 
 from collections import Counter
@@ -22,17 +22,20 @@ from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
 
 CORRECT_EVENTS = statement(__package__, "correct_events")
+DELETE_EVENTS = statement(__package__, "delete_events")
 FIND_RESPONSES = statement(__package__, "find_responses")
 FIND_TALLY_CURSORS = statement(__package__, "find_tally_cursors")
 LOCK_RESPONSES = statement(__package__, "lock_responses")
 STORE_VALUE = statement(__package__, "store_value")
 
 ENGAGEMENT: Final = frozenset({EventType.OPENED, EventType.CLICKED})
+# The field of an unsubscribe that has the list of the link, if opening the link was enough to unsubscribe.
+VISITED_LIST: Final = "visitedListKey"
 
 
 @dataclass(frozen=True, slots=True)
 class StoredResponse:
-    """An open, a click or a delivery on the timeline of a message."""
+    """An open, a click, an unsubscribe or a delivery on the timeline of a message."""
 
     event_key: int
     message_key: int
@@ -42,6 +45,7 @@ class StoredResponse:
     metadata: str  # As it is stored.
     campaign_key: int | None
     template_key: int
+    to_email: str
 
     @property
     def values(self) -> dict[str, Any]:
@@ -51,6 +55,10 @@ class StoredResponse:
     @property
     def is_machine(self) -> bool:
         return self.values.get("isMachine") is True
+
+    @property
+    def visited_list(self) -> str | None:
+        return self.values.get(VISITED_LIST) if self.type == EventType.UNSUBSCRIBED else None
 
     @property
     def tallied_type(self) -> str:
@@ -63,7 +71,7 @@ async def lock_responses(tx: Runner, message_keys: Collection[int]) -> None:
 
 
 async def load_responses(tx: Runner, message_keys: Collection[int]) -> list[StoredResponse]:
-    """Return the opens, clicks and deliveries of messages, in the order of their keys."""
+    """Return the opens, clicks, unsubscribes and deliveries of messages, in the order of their keys."""
     rows = await tx.run(FIND_RESPONSES, wanted=[(key,) for key in sorted(message_keys)])
     return [
         StoredResponse(
@@ -75,6 +83,7 @@ async def load_responses(tx: Runner, message_keys: Collection[int]) -> list[Stor
             row.metadata,
             row.campaign_key,
             row.template_key,
+            row.to_email,
         )
         for row in rows
     ]
@@ -85,14 +94,17 @@ async def correct_responses(
 ) -> None:
     """Make responses those of machines, in events and tallies. Call it last, because other transactions wait.
 
-    `stored` contains all opens and clicks of the messages, and `reasons` has the keys of those that change.
+    `stored` contains all responses to the messages, and `reasons` has the keys of those that change.
     """
-    before = [each for each in stored if each.type in ENGAGEMENT]
-    after = [_by_machine(each, reasons[each.event_key]) if each.event_key in reasons else each for each in before]
+    before = [each for each in stored if each.type != EventType.DELIVERED]
+    kept = [each for each in before if each.visited_list is None or each.event_key not in reasons]
+    after = [_by_machine(each, reasons[each.event_key]) if each.event_key in reasons else each for each in kept]
     changed = [each for each in after if each.event_key in reasons]
     rows = [{"event_key": each.event_key, "metadata": each.metadata} for each in changed]
     await tx.count(CORRECT_EVENTS, corrections=rows)
-    await append_events(tx, [_correction(each, reasons[each.event_key], now) for each in changed])
+    await tx.count(DELETE_EVENTS, corrections=[(each.event_key,) for each in before if each not in kept])
+    wrong = [each for each in before if each.event_key in reasons]
+    await append_events(tx, [_correction(each, reasons[each.event_key], now) for each in wrong])
     await _correct_tallies(tx, before, after, now)
 
 

@@ -200,15 +200,6 @@ async def find_recipients(
     return {row.outbox_id: row.to_email for row in rows}
 
 
-async def find_sent_at(database: Database, tenant_id: int, outbox_id: str) -> Instant | None:
-    """Return when a message was handed to a provider, or when its last attempt began. None if neither is known."""
-    sent_at = select(func.coalesce(_D.sent_at, _D.attempted_at).label("sent_at"))
-    mine = (messages.c.tenant_id == tenant_id, messages.c.outbox_id == outbox_id)
-    async with database.read() as tx:
-        rows = await tx.execute(sent_at.join(messages, messages.c.id == _D.message_key).where(*mine))
-    return rows[0].sent_at if rows else None
-
-
 async def search(database: Database, tenant_id: int, wanted: MessageSearch, *, limit: int) -> list[MessageSummary]:
     """Return one page. Pages continue after a key, so that page 1000 is as fast as page 1."""
     async with database.read() as tx:

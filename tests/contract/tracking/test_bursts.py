@@ -27,12 +27,13 @@ from mailwright.storage.tables import (
     installation,
     link_tallies,
     messages,
+    suppressions,
     tallies,
     variant_tallies,
     webhook_deliveries,
 )
 from tests.sequences import SequenceBench
-from tests.tracking import BROWSER, Tracking, a_tracking, html_of, invisible_link_of, links_of, pixel_of
+from tests.tracking import BROWSER, PERSON, Tracking, a_tracking, html_of, invisible_link_of, links_of, pixel_of
 
 ANN, BOB = "ann@example.com", "bob@example.com"
 PAGES = [f"https://shop.example/{name}" for name in ("a", "b", "c", "d")]
@@ -386,3 +387,115 @@ async def test_single_click_needs_no_further_statement(tracking: Tracking, monke
     report = _reports(await _outbox_id(tracking), tracking.clock.now(), (_CLICK, 0, PAGES[0]))
     await tracking.api.engine.reports.receive(report)
     assert loaded == []
+
+
+# The unsubscribe link.
+
+
+@pytest.fixture(params=["auto", "compatible"])
+async def unsubscribing(
+    request: pytest.FixtureRequest, database: Database, clock: ManualClock, tmp_path: Path
+) -> AsyncIterator[Tracking]:
+    """An installation whose unsubscribe links act at once, for people in a browser or for everyone but machines."""
+    settings = {"unsubscribe_base_url": "http://api/unsubscribe", "unsubscribe_secret": "s" * 32}
+    async with a_tracking(database, clock, tmp_path, **(settings if request.param == "compatible" else {})) as tracking:
+        tracking.api.anonymous.headers.update(PERSON)
+        yield tracking
+
+
+async def _unsubscribed(tracking: Tracking, address: str = ANN) -> tuple[str, list[str]]:
+    """Return why a contact is suppressed, and the types of the events that are about unsubscribing."""
+    async with tracking.bench.database.read() as tx:
+        found = await tx.execute(select(suppressions.c.reason).where(suppressions.c.email == address))
+        kinds = ("unsubscribe", "left", "joined", "corrected")
+        rows = await tx.execute(select(events.c.type).where(events.c.type.in_(kinds)).order_by(events.c.id))
+    return next((row.reason for row in found), "active"), [row.type for row in rows]
+
+
+@pytest.mark.both_engines
+@pytest.mark.promise("unsubscribe-scanners")
+@pytest.mark.parametrize("is_stored", [True, False])
+@pytest.mark.parametrize("position", range(5))
+async def test_scan_of_all_links_unsubscribes_nobody(unsubscribing: Tracking, position: int, is_stored: bool) -> None:
+    tracking = unsubscribing
+    campaign_id = await tracking.send(ANN, body=BODY)
+    tracking.clock.advance(10 * MINUTE)
+    *links, leave = links_of(tracking.content_to(ANN))[:5]
+    links.insert(position, leave)
+    for link in links:
+        response = await tracking.request(link)
+        assert ("<button" in response.text) if link == leave and position else response.status_code in (200, 302)
+        if is_stored:
+            await tracking.drain()
+            await _tally(tracking)
+        tracking.clock.advance(120)
+    await tracking.drain()
+    state, types = await _unsubscribed(tracking)
+    expected = [] if position else ["left", "joined"]
+    assert (state, [each for each in types if each != "corrected"]) == ("active", expected)
+    await _tally(tracking)
+    report = await tracking.report(campaign_id)
+    assert (sum(each["unsubscribed"] for each in report["domains"]), report["clicks"]["people"]) == (0, 0)
+    assert await _totals(tracking) == await _recount(tracking)
+
+
+@pytest.mark.both_engines
+@pytest.mark.promise("unsubscribe-scanners")
+async def test_visit_after_the_invisible_link_gets_a_button(unsubscribing: Tracking) -> None:
+    tracking = unsubscribing
+    await tracking.send(ANN, body=BODY)
+    tracking.clock.advance(10 * MINUTE)
+    content = tracking.content_to(ANN)
+    await tracking.request(invisible_link_of(content) or "")
+    tracking.clock.advance(3 * MINUTE)
+    assert "<button" in (await tracking.request(links_of(content)[4])).text
+    assert await _unsubscribed(tracking) == ("active", [])
+
+
+@pytest.mark.both_engines
+async def test_person_who_clicked_before_unsubscribes_at_once(unsubscribing: Tracking) -> None:
+    tracking = unsubscribing
+    await tracking.send(ANN, body=BODY)
+    tracking.clock.advance(10 * MINUTE)
+    *links, leave = links_of(tracking.content_to(ANN))[:5]
+    for link in (links[0], leave, links[1]):
+        await tracking.request(link)
+        tracking.clock.advance(4 * SECOND)
+    await tracking.drain()
+    assert await _unsubscribed(tracking) == ("unsubscribed", ["left", "unsubscribe"])
+
+
+@pytest.mark.both_engines
+@pytest.mark.parametrize("confirmation", ["one click", "second visit"])
+async def test_confirmed_unsubscribe_stays_after_a_scan(unsubscribing: Tracking, confirmation: str) -> None:
+    tracking = unsubscribing
+    await tracking.send(ANN, body=BODY)
+    tracking.clock.advance(10 * MINUTE)
+    *links, leave = links_of(tracking.content_to(ANN))[:5]
+    for link in (leave, *links):
+        await tracking.request(link)
+        tracking.clock.advance(12)
+    tracking.clock.advance(20 * SECOND)
+    if confirmation == "one click":
+        await tracking.api.anonymous.post(leave, data={"List-Unsubscribe": "One-Click"})
+    else:
+        await tracking.request(leave)
+    await tracking.drain()
+    assert (await _unsubscribed(tracking))[0] == "unsubscribed"
+
+
+@pytest.mark.both_engines
+@pytest.mark.parametrize("gap", [1_500, 7_000, 40_000])
+async def test_scanner_with_an_even_pace_is_a_machine(unsubscribing: Tracking, gap: int) -> None:
+    tracking = unsubscribing
+    campaign_id = await tracking.send(ANN, body=BODY)
+    tracking.clock.advance(10 * MINUTE + 7)
+    for number, link in enumerate(links_of(tracking.content_to(ANN))[:5]):
+        await tracking.request(link)
+        await tracking.drain()
+        tracking.clock.advance(gap + number % 2 * 60)
+    report = await tracking.report(campaign_id)
+    assert report["clicks"]["people"] == 0
+    assert (await _unsubscribed(tracking))[0] == "active"
+    await _tally(tracking)
+    assert await _totals(tracking) == await _recount(tracking)

@@ -98,3 +98,25 @@ def test_order_of_reports_does_not_matter(
     for number in range(len(responses)):
         assert find_machines(responses[:number], SENT, delivered).keys() <= found.keys()
     assert set(found.values()) <= set(MachineReason)
+
+
+def test_open_minutes_before_the_invisible_link_counts() -> None:
+    invisible = EmailResponse(9, READ, is_click=True, is_invisible_link=True)
+    opens = [EmailResponse(1, READ - MINUTE, is_click=False), EmailResponse(2, READ - 4_000, is_click=False)]
+    assert machines([invisible, *opens]) == dict.fromkeys((2, 9), "invisible_link")
+
+
+@pytest.mark.parametrize(
+    ("responses", "is_machine"),
+    [
+        pytest.param(clicks((7, "a"), (2_010, "b"), (4_020, "c"), (6_100, "d")), True, id="even pace"),
+        pytest.param(clicks((7, "a"), (2_010, "b"), (3_000, "a"), (4_020, "c"), (6_100, "d")), True, id="and a person"),
+        pytest.param(clicks((7, "a"), (2_010, "b"), (4_020, "c")), False, id="three links"),
+        pytest.param(clicks((7, "a"), (2_010, "b"), (4_020, "a"), (6_100, "b")), False, id="two links"),
+        pytest.param(clicks((7, "a"), (2_010, "b"), (5_020, "c"), (7_100, "d")), False, id="uneven pace"),
+        pytest.param(clicks((0, "a"), (2_000, "b"), (4_000, "c"), (6_000, "d")), False, id="whole seconds"),
+        pytest.param(clicks((7, "a"), (80_007, "b"), (160_007, "c"), (240_007, "d")), False, id="long waits"),
+    ],
+)
+def test_links_at_an_even_pace_are_a_machine(responses: list[EmailResponse], is_machine: bool) -> None:
+    assert ("even_pace" in machines(responses).values()) == is_machine

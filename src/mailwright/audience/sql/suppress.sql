@@ -1,14 +1,17 @@
 -- Facts may be reported late. The fact with the earliest time determines the reason, regardless of the order in which
 -- they arrive. An operator's entry is never replaced. The entry for all messages of an unfinished erasure ends with it,
--- so every fact replaces it.
+-- so every fact replaces it. A later fact from another source confirms an unsubscribe by a visit, which keeps its time.
 INSERT INTO suppressions (tenant_id, email, list_key, reason, source, created_at)
 SELECT f.tenant_id, f.email, f.list_key, f.reason, f.source, f.at
 FROM rows(:facts: tenant_id bigint, email text, list_key text, reason text, source text, at bigint) AS f
 WHERE true
 ORDER BY f.tenant_id, f.email, f.list_key
 ON CONFLICT (tenant_id, email, list_key) DO UPDATE
-SET reason = excluded.reason, source = excluded.source, created_at = excluded.created_at
+SET reason = excluded.reason, source = excluded.source,
+  created_at = CASE WHEN suppressions.source = 'visit' AND suppressions.created_at < excluded.created_at
+    THEN suppressions.created_at ELSE excluded.created_at END
 WHERE suppressions.source = 'erasure' AND suppressions.list_key = '*'
   OR suppressions.reason IN ('bounce', 'soft_bounces', 'complaint', 'unsubscribed')
   AND (excluded.created_at < suppressions.created_at
-    OR (excluded.created_at = suppressions.created_at AND excluded.reason < suppressions.reason))
+    OR (excluded.created_at = suppressions.created_at AND excluded.reason < suppressions.reason)
+    OR (suppressions.source = 'visit' AND excluded.source <> 'visit'))

@@ -4,20 +4,31 @@ The result depends only on the responses, not on the order in which they were re
 make more of them the responses of a machine. So reports that arrive late or twice give the same result.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from mailwright.domain.clock import SECOND, Instant
+from mailwright.domain.clock import MINUTE, SECOND, Instant
 from mailwright.domain.machines import is_too_soon
 
 # Clicks on different links that follow each other this fast come from a program. A person must look for the next link
 # and return from the page of the last one, which takes longer even if pages open in background tabs. Not shorter,
 # because some providers report whole seconds.
 BURST_GAP: Final[Instant] = SECOND
-# A program that follows the invisible link may load each page before the next link. Nobody else sees that link.
-INVISIBLE_LINK_GAP: Final[Instant] = 5 * SECOND
+# A program that follows the invisible link may wait between links, and nobody else sees that link. Not longer, because
+# the person who reads the email after the scanner counts.
+INVISIBLE_LINK_GAP: Final[Instant] = 5 * MINUTE
+# A program that waits the same time before each link: the number of different links, the longest wait, and how much the
+# waits differ. Three waits of a person are hardly ever that even.
+EVEN_LINKS: Final = 4
+EVEN_GAP: Final[Instant] = MINUTE
+EVEN_TOLERANCE: Final[Instant] = 150
+# More clicks on one email are not compared with each other, because that takes too long.
+MAX_COMPARED_CLICKS: Final = 50
+# A program loads the pixel shortly before or after the links.
+OPEN_GAP: Final[Instant] = 5 * SECOND
 # Mailbox providers scan an email before they accept it, and while they put it into the mailbox.
 SCANNED_BEFORE_DELIVERY: Final[Instant] = 30 * SECOND
 SCANNED_AFTER_DELIVERY: Final[Instant] = 2 * SECOND
@@ -29,6 +40,7 @@ class MachineReason(StrEnum):
     TOO_SOON = "too_soon"
     BURST = "burst"
     INVISIBLE_LINK = "invisible_link"
+    EVEN_PACE = "even_pace"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +64,18 @@ def find_machines(
         if is_too_soon(each.at, sent_at) or any(is_scan_of_delivery(each.at, time) for time in delivered_at)
     }
     clicks = sorted((each for each in responses if each.is_click), key=lambda each: each.at)
+    if len(clicks) <= MAX_COMPARED_CLICKS:
+        found |= {
+            key: MachineReason.EVEN_PACE
+            for each in clicks
+            if each.url is not None
+            for key in _even_keys([each], clicks)
+        }
     for gap, is_machine, reason in _RULES:
         for chain in _chains(clicks, gap):
             if is_machine(chain):
-                since, until = chain[0].at - gap, chain[-1].at + gap
+                reach = min(gap, OPEN_GAP)
+                since, until = chain[0].at - reach, chain[-1].at + reach
                 # Includes opens in this time: the same program loaded the pixel.
                 found |= {each.key: reason for each in responses if since <= each.at <= until}
     return found
@@ -75,6 +95,20 @@ def _chains(clicks: Iterable[EmailResponse], gap: Instant) -> Iterator[list[Emai
         chain.append(click)
     if chain:
         yield chain
+
+
+def _even_keys(series: Sequence[EmailResponse], clicks: Sequence[EmailResponse]) -> set[int]:
+    """Return the keys of all series that begin with this one and follow different links at an even pace."""
+    if len(series) == EVEN_LINKS:
+        # A provider that reports whole seconds makes the pace of people even.
+        return {click.key for click in series} if any(click.at % SECOND for click in series) else set()
+    last, urls = series[-1].at, {None, *(click.url for click in series)}
+    gap = series[1].at - series[0].at if len(series) > 1 else None
+    low, high = (BURST_GAP, EVEN_GAP) if gap is None else (gap - EVEN_TOLERANCE, gap + EVEN_TOLERANCE)
+    start = bisect_left(clicks, last + low, key=lambda click: click.at)
+    end = bisect_right(clicks, last + high, key=lambda click: click.at)
+    following = (click for click in clicks[start:end] if click.url not in urls)
+    return {key for click in following for key in _even_keys([*series, click], clicks)}
 
 
 def _has_several_links(chain: Sequence[EmailResponse]) -> bool:

@@ -11,7 +11,6 @@ from sqlalchemy.exc import IntegrityError
 from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.machines import is_too_soon
 from mailwright.domain.report import Report
-from mailwright.domain.states import EventType
 from mailwright.domain.tracking import TrackingMode, parse_mode
 from mailwright.events.reports import Reports
 from mailwright.events.tracking.redirects import Redirects
@@ -135,13 +134,9 @@ def _report(key: str, hit: TrackedHit, attempted_at: Instant | None) -> Report:
     is_machine = hit.is_machine or is_too_soon(hit.at, attempted_at)
     link: dict[str, Any] = {} if hit.url is None else {"url": hit.url}
     link |= {"isInvisibleLink": True} if hit.is_invisible_link else {}
-    return Report(key, SOURCE, _type(hit), hit.at, outbox_id=hit.outbox_id, metadata={"isMachine": is_machine, **link})
-
-
-def _type(hit: TrackedHit) -> EventType:
-    return EventType.OPENED if hit.url is None and not hit.is_invisible_link else EventType.CLICKED
+    return Report(key, SOURCE, hit.type, hit.at, outbox_id=hit.outbox_id, metadata={"isMachine": is_machine, **link})
 
 
 def _type_name(hit: TrackedHit, first_sent_at: Instant | None) -> str:
     is_machine = hit.is_machine or is_too_soon(hit.at, first_sent_at)
-    return f"machine_{_type(hit)}" if is_machine else str(_type(hit))
+    return f"machine_{hit.type}" if is_machine else str(hit.type)

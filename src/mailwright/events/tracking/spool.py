@@ -16,6 +16,7 @@ import orjson
 
 from mailwright.domain.clock import Instant
 from mailwright.domain.ids import uuid7
+from mailwright.domain.states import EventType
 
 SUFFIX: Final = ".spool"
 
@@ -33,6 +34,10 @@ class TrackedHit:
     url: str | None
     is_machine: bool
     is_invisible_link: bool = False
+
+    @property
+    def type(self) -> EventType:
+        return EventType.OPENED if self.url is None and not self.is_invisible_link else EventType.CLICKED
 
     def as_line(self) -> bytes:
         return orjson.dumps([getattr(self, name) for name in self.__slots__], option=orjson.OPT_APPEND_NEWLINE)
@@ -60,6 +65,14 @@ class Spool:
             os.close(self._file)
             self._file = None
 
+    def hits_of(self, outbox_id: str) -> list[TrackedHit]:
+        """Return the opens and clicks of a message that no process of this server has stored yet."""
+        found: list[TrackedHit] = []
+        for path in sorted(self._folder.glob(f"*{SUFFIX}")):
+            with contextlib.suppress(FileNotFoundError):  # Its lines have just been stored.
+                found += FinishedFile(path).hits(about=outbox_id.encode())
+        return found
+
     def finished(self) -> Iterator["FinishedFile"]:
         """Yield the files that no process writes any more, oldest first, each locked while it is used."""
         self.close()
@@ -77,10 +90,10 @@ class FinishedFile:
     def name(self) -> str:
         return self.path.stem
 
-    def hits(self) -> list[TrackedHit]:
-        """Return the lines, without a line that was cut off by a full disk."""
+    def hits(self, about: bytes = b"") -> list[TrackedHit]:
+        """Return the lines that contain `about`, without a line that was cut off by a full disk."""
         lines = self.path.read_bytes().split(b"\n")
-        return [hit for line in lines if (hit := _read(line)) is not None]
+        return [hit for line in lines if about in line and (hit := _read(line)) is not None]
 
     def delete(self) -> None:
         self.path.unlink(missing_ok=True)

@@ -15,10 +15,9 @@ from mailwright.domain.machines import (
     is_navigation_by_person,
     is_other_request,
     is_prefetch,
-    is_too_soon,
 )
 from mailwright.domain.unsubscribe_confirmation import UnsubscribeConfirmation
-from mailwright.outbox.message_records import find_sent_at
+from mailwright.events.tracking.visits import Visit, unsubscribe_visitor
 from mailwright.web.bodies import json_response
 from mailwright.web.errors import problem
 from mailwright.web.public.forms import read_form
@@ -47,8 +46,8 @@ async def open_link(request: Request, engine: EngineDep) -> Response:
     recipient = await recipient_of(request, engine)
     if recipient.is_test:
         return await _show_test(request, engine, recipient)
-    if not await _asks_first(request, engine, recipient):
-        return await _unsubscribe(request, engine, recipient)
+    if not _asks_first(request, engine) and await _unsubscribe_visitor(engine, recipient):
+        return await _show_unsubscribed(request, engine, recipient)
     if wants_json(request):
         return problem(HTTPStatus.CONFLICT, "CONFIRMATION_NEEDED", ONE_CLICK_NEEDED)
     # Do not ask again after unsubscribing, because the language links lead to this page.
@@ -67,7 +66,8 @@ async def unsubscribe(request: Request, engine: EngineDep) -> Response:
         return await _show_test(request, engine, recipient)
     form = await read_form(request)
     if any(value in form.get(name, ()) for name, value in UNSUBSCRIBE_FIELDS):
-        return await _unsubscribe(request, engine, recipient)
+        await _unsubscribe_by_link(engine, recipient)
+        return await _show_unsubscribed(request, engine, recipient)
     if wants_json(request):
         return problem(HTTPStatus.BAD_REQUEST, "CONFIRMATION_NEEDED", ONE_CLICK_NEEDED)
     return await _show(
@@ -114,7 +114,7 @@ async def resubscribe(request: Request, engine: EngineDep) -> Response:
     return await _show(request, engine, recipient, "resubscribed", here=None)
 
 
-async def _asks_first(request: Request, engine: Engine, recipient: LinkRecipient) -> bool:
+def _asks_first(request: Request, engine: Engine) -> bool:
     if request.method == "HEAD" or is_prefetch(request.headers):
         return True
     match engine.public_pages.confirmation:
@@ -123,9 +123,9 @@ async def _asks_first(request: Request, engine: Engine, recipient: LinkRecipient
         case UnsubscribeConfirmation.NOBODY:
             return False
         case UnsubscribeConfirmation.UNCONFIRMED_PEOPLE:
-            return not _is_person(request) or await _is_machine(request, engine, recipient)
+            return not _is_person(request) or _is_machine(request)
         case UnsubscribeConfirmation.MACHINES:
-            return is_other_request(request.headers) or await _is_machine(request, engine, recipient)
+            return is_other_request(request.headers) or _is_machine(request)
         case other:
             assert_never(other)
 
@@ -135,21 +135,27 @@ def _is_person(request: Request) -> bool:
     return is_navigation_by_person(request.headers) and request.headers.get("sec-fetch-site") != "same-origin"
 
 
-async def _is_machine(request: Request, engine: Engine, recipient: LinkRecipient) -> bool:
-    """Return whether the click tracking would count this visit as a machine's."""
-    if is_machine_request(request.headers, request.client.host if request.client else None):
+def _is_machine(request: Request) -> bool:
+    return is_machine_request(request.headers, request.client.host if request.client else None)
+
+
+async def _unsubscribe_visitor(engine: Engine, recipient: LinkRecipient) -> bool:
+    """Unsubscribe the visitor. Return False if other visits of the email show that this one is a machine's."""
+    if engine.public_pages.confirmation is UnsubscribeConfirmation.NOBODY:
+        await _unsubscribe_by_link(engine, recipient)
         return True
-    if recipient.message_id is None:
-        return False
-    sent_at = await find_sent_at(engine.database, recipient.tenant_id, recipient.message_id)
-    return is_too_soon(engine.clock.now(), sent_at)
+    visit = Visit(recipient.tenant_id, recipient.email, recipient.list_key, recipient.message_id)
+    return await unsubscribe_visitor(engine.database, engine.clock, engine.redirects.spool, visit, source=SOURCE)
 
 
-async def _unsubscribe(request: Request, engine: Engine, recipient: LinkRecipient) -> Response:
+async def _unsubscribe_by_link(engine: Engine, recipient: LinkRecipient) -> None:
     contact_status = ContactStatusService(engine.database, engine.clock)
     await contact_status.unsubscribe_by_link(
         recipient.tenant_id, recipient.email, recipient.list_key, source=SOURCE, message_id=recipient.message_id
     )
+
+
+async def _show_unsubscribed(request: Request, engine: Engine, recipient: LinkRecipient) -> Response:
     if wants_json(request):
         return _success_json(recipient)
     return await _show(request, engine, recipient, "unsubscribed", here=recipient.links.unsubscribe)
