@@ -7,6 +7,7 @@ from fnmatch import translate
 from functools import cache, lru_cache
 
 from mailwright.domain.bounce_phrases import ABOUT_SENDER, CLOSED, NO_MX, PASSING, SUGGESTIVE, UNKNOWN_ADDRESS
+from mailwright.domain.encoded_words import decode_words
 
 
 class BounceKind(StrEnum):
@@ -107,7 +108,7 @@ class _Phrases:
 
 @lru_cache(maxsize=256)  # Cached because a report may repeat one text for a thousand recipients.
 def _find_phrases(text: str) -> _Phrases:
-    words = " ".join(text.lower().replace("\u2019", "'").split())
+    words = " ".join(decode_words(text).lower().replace("\u2019", "'").split())
     words = _HOST.sub("host", _ADDRESS.sub("address", words))
     return _Phrases(words, *(each.search(words) is not None for each in _phrase_patterns()))
 

@@ -72,12 +72,61 @@ _REFUSED = (
     r"(?:(?:un|not |n't )(?:authori[sz]ed|permitted|allowed|approved|verified|accepted|trusted|recogni[sz]ed|valid)"
     r"|rejected|denied|blocked|refused|banned|black-? ?listed|prohibited|restricted|disallowed|forged|spoofed)"
 )
+# The sender, the recipient, and the words for "unknown" and "rejected" in other languages. Word order differs too much
+# for phrases, so a clause counts that names the sender, rejects it, and neither names the recipient nor says that the
+# message goes back to the sender.
+_FOREIGN_SENDER = (
+    r"(?:absender|versender|exp[eé]diteur|[eé]metteur|remitente|remetente|mittente|отправител[ьяи]|відправник|nadawc"
+    r"|afzender|avs[äa]ndar|afsender|avsender|l[äa]hett[äa]j|odes[ií]latel|odosielate|felad[oó]|expeditor"
+    r"|g[öo]nder[ei]"
+    r"|αποστολέα|送信者|送信元|差出人|発信者|发件人|發件人|发送者|寄件|보낸 사람|보내는 사람|발신자"
+    r"|người gửi|pengirim|ผู้ส่ง|مرسل|שולח)"
+)
+_FOREIGN_RECIPIENT = (
+    r"(?:empf[äa]e?nger|adressat|benutzer|nutzer|teilnehmer|destinat|utilisateur|usuario|usu[aá]rio|utente|получател"
+    r"|пользовател|отримувач|користувач|odbiorc|u[żz]ytkownik|ontvanger|gebruiker|mottag|modtag|mottaker|vastaanottaj"
+    r"|p[rř][ií]jemc|pr[ií]jemc|c[ií]mzett|al[ıi]c[ıi]\b|παραλήπτ|宛先|受信者|受取人|ユーザ|收件|用户"
+    r"|받는 사람|수신자|người nhận"
+    r"|penerima|recipient|user\b"
+    r"|zur[üu]ck|retour|devuel|devol|возвращ|поверн|restitui|rispedi|zwr[oó]|terug|tillbaka|tilbage|tilbake|返送|退回)"
+)
+_FOREIGN_REFUSED = (
+    r"(?:existiert nicht|nicht (?:gefunden|vorhanden|bekannt|erlaubt|zugelassen|autorisiert|berechtigt)|unbekannt"
+    r"|ung[üu]e?ltig|abgelehnt|gesperrt|blockiert|verweigert"
+    r"|n'existe pas|inconnu|introuvable|invalid|inexist|refus|rejet|(?:non|pas) (?:autoris|valid|reconnu|trouv)|bloqu"
+    r"|no existe|desconocid|inv[aá]lid|rechazad|no (?:est[aá] |fue |se )?(?:autorizad|permitid|v[aá]lid|encontr)"
+    r"|n[aã]o (?:existe|(?:est[aá] |foi )?(?:autorizad|permitid|encontrad|localizad))|desconhecid|rejeitad|recusad"
+    r"|не (?:существует|найден|зарегистрирован|разреш|авториз|допущен|існує|знайден)|неизвестн|недейств|отклон|отверг"
+    r"|заблок|запрещ|невідом|відхилен"
+    r"|non (?:è )?(?:esiste|(?:stat[oa] )?trovat|autorizzat|valid|riconosciut)|sconosciut|inesist"
+    r"|rifiutat|respint|bloccat"
+    r"|nie (?:istnieje|znaleziono|ma)|nieznan|odrzucon|zablokowan|nieautoryz|niedozwol"
+    r"|bestaat niet|niet (?:gevonden|toegestaan|bekend)|onbekend|geweigerd|geblokkeerd"
+    r"|finns inte|hittades inte|ok[äa]nd|(?:findes|finnes|eksisterer) ikke|ikke (?:funnet|fundet)|ukendt"
+    r"|ukjent|avvis|afvist"
+    r"|ei (?:ole|l[öo]y)|tuntemat|neexist|nezn[aá]m|nebyl|odm[ií]tnut|nem (?:l[eé]tezik|tal[aá]lhat)"
+    r"|ismeretlen|elutas[ií]t"
+    r"|nu (?:exist|a fost)|necunoscut|respins|mevcut de[ğg]il|bulunamad|bilinm|ge[çc]ersiz|reddedil"
+    r"|δεν (?:υπάρχει|βρέθηκε)"
+    r"|άγνωστ|απορρ|存在しま|存在しない|見つかり|不明|無効|拒否|不存在|找不到|无效|無效|拒绝|拒絕|未授权"
+    r"|찾을 수 없|존재하지|거부"
+    r"|không (?:tồn tại|tìm thấy|hợp lệ)|tidak (?:ditemukan|dikenal|diizinkan)|ditolak|ไม่พบ|غير موجود"
+    r"|לא נמצא|אינו קיים)"
+)
+_CLAUSE = r"[^.,:;。、，]{0,200}"
+
 # Explicit words about the sender or a limit. They outrank every code and the words about an address, which may be the
 # sender's address: 550 5.1.1 unauthorized sender.
 ABOUT_SENDER = (
     r"sender (?:address )?verif\w{1,8}|(?:verif\w{1,8}|callout)(?: verification)? (?:of|for) (?:the )?sender",
     r"sender (?:address )?(?:does not|doesn't|do not|did not) exist",
-    r"sender (?:address )?(?:is )?(?:unknown|invalid|not found)",
+    r"sender(?:'s)? (?:(?:e-?mail )?(?:address|domain|mail ?box|account|host) )?(?:(?:is|was|could) )?"
+    r"(?:unknown|invalid|not (?:be )?(?:found|known|valid)|(?:does not|doesn't) (?:exist|resolve))|no such sender",
+    r"(?:from|return[- ]?path)(?: address)? (?:is )?(?:unknown|invalid|not found|(?:does not|doesn't) exist)(?! user)",
+    r"(?:unknown|invalid|bad) return[- ]?path|your (?:e-?mail )?address (?:is )?(?:not known|unknown|does not exist)",
+    rf"originator (?:(?:is|was) )?(?:unknown|invalid|{_REFUSED})",
+    rf"(?:^|[.,:;。、，])(?={_CLAUSE}{_FOREIGN_SENDER})(?={_CLAUSE}{_FOREIGN_REFUSED})"
+    rf"(?!{_CLAUSE}{_FOREIGN_RECIPIENT})",
     rf"senders?(?:'s)? (?:(?:e-?mail |ip )?(?:address|domain|host|server|name|account) )?(?:address )?"
     rf"(?:(?:is|are|was|were|has been|have been) )?(?:currently )?{_REFUSED}",
     rf"{_REFUSED} (?:(?:e-?mail|envelope|mail) )?senders?\b",

@@ -306,3 +306,128 @@ def test_phrase_needs_no_two_blanks_in_a_row(phrase: str) -> None:
 @pytest.mark.parametrize("text", ["maximum number of recipients exceeded", "Max  recipients\r\n exceeded"])
 def test_too_many_recipients_is_soft(text: str) -> None:
     assert classify_bounce("5.1.1", 550, text) is SOFT
+
+
+# Words about the sender, with the code of an unknown recipient. A live recipient must not be suppressed for them.
+SENDER_TEXTS = (
+    "Sender unknown",
+    "Sender address does not exist",
+    "sender domain not found",
+    "Sender's domain does not exist in DNS",
+    "The sender's mailbox does not exist here",
+    "No such sender here",
+    "Envelope sender does not exist",
+    "Unknown sender address",
+    "The sender could not be found",
+    "Originator not authorized, user unknown to us",
+    "From address does not exist",
+    "MAIL FROM address unknown",
+    "Return path does not exist",
+    "Invalid return-path address",
+    "Your address is not known here",
+    "Your e-mail address does not exist",
+    "Unauthorized sender",
+    "Absender unbekannt",
+    "Unbekannter Absender",
+    "Die Absenderadresse existiert nicht",
+    "Der Absender wurde nicht gefunden",
+    "Adresse des Absenders ist ungültig",
+    "Absender nicht erlaubt",
+    "Absender abgelehnt: Adresse nicht bekannt",
+    "Expéditeur inconnu",
+    "L'adresse de l'expéditeur n'existe pas",
+    "Expediteur refuse, adresse inconnue",
+    "Adresse expéditeur invalide",
+    "Émetteur non autorisé",
+    "Remitente desconocido",
+    "La dirección del remitente no existe",
+    "El remitente no está autorizado, usuario no encontrado",
+    "Remitente rechazado: dominio inexistente",
+    "Remetente desconhecido",
+    "O endereço do remetente não existe",
+    "Remetente não autorizado",
+    "Remetente inválido: conta inexistente",
+    "Отправитель не найден",
+    "Неизвестный отправитель",
+    "Адрес отправителя не существует",
+    "Отправитель отклонён: не существует",
+    "Домен отправителя не найден",
+    "Mittente sconosciuto",
+    "L'indirizzo del mittente non esiste",
+    "Mittente rifiutato: utente inesistente",
+    "Nieznany nadawca",
+    "Adres nadawcy nie istnieje",
+    "Nadawca odrzucony, nie znaleziono",
+    "Afzender onbekend",
+    "Adres van de afzender bestaat niet",
+    "Avsändaren finns inte",
+    "Afsenderen findes ikke",
+    "Avsenderen finnes ikke",
+    "Lähettäjää ei ole olemassa",
+    "Odesílatel neexistuje",
+    "A feladó nem létezik",
+    "Expeditorul nu există",
+    "Gönderen adresi mevcut değil",
+    "Ο αποστολέας δεν υπάρχει",
+    "Адреса відправника не існує",
+    "送信者のアドレスが存在しません",
+    "差出人のドメインが見つかりません",
+    "=?UTF-8?B?6YCB5L+h5YWD44Ki44OJ44Os44K544GM5a2Y5Zyo44GX44G+44Gb44KT?=",
+    "=?ISO-2022-JP?B?GyRCOjk9UD9NJSIlSSVsJTkkLEI4Ol8kNyReJDskcxsoQg==?=",
+    "发件人地址不存在",
+    "不存在的发件人",
+    "寄件者不存在",
+    "발신자를 찾을 수 없습니다",
+    "Địa chỉ người gửi không tồn tại",
+    "Alamat pengirim tidak ditemukan",
+)
+
+
+@pytest.mark.parametrize("text", SENDER_TEXTS)
+@pytest.mark.parametrize("status", ["5.1.1", "5.1.0", None])
+def test_words_about_the_sender_are_soft_in_every_language(status: str | None, text: str) -> None:
+    assert classify_bounce(status, 550, f"550 {status or ''} <shop@example.com>: {text}") is SOFT
+
+
+# Words about the recipient that mention the sender, or that an address that is not the sender's does not exist.
+RECIPIENT_TEXTS = (
+    "User unknown, message returned to sender",
+    "Returned to sender: no such user here",
+    "The sender should check the address: recipient not found",
+    "Sender: shop@example.com. Recipient: user unknown",
+    "sender OK, but no such user",
+    "Mailbox does not exist. The message goes back to its sender",
+    "Empfänger unbekannt, Nachricht zurück an den Absender",
+    "Zurück an Absender: Benutzer existiert nicht",
+    "Die Adresse des Empfängers existiert nicht. Absender: shop@example.com",
+    "Nachricht geht zurück an den Absender, weil der Empfänger unbekannt ist",
+    "Destinataire inconnu, retour à l'expéditeur",
+    "Retour à l'expéditeur: l'adresse n'existe pas",
+    "Le destinataire n'existe pas",
+    "Destinatario desconocido, devuelto al remitente",
+    "Devuelto al remitente: el usuario no existe",
+    "La cuenta del destinatario no existe",
+    "Destinatário desconhecido, devolvido ao remetente",
+    "Devolvido ao remetente: usuário não encontrado",
+    "Получатель не существует, письмо возвращено отправителю",
+    "Письмо возвращено отправителю: пользователь не найден",
+    "Destinatario sconosciuto, restituito al mittente",
+    "Restituito al mittente: utente inesistente",
+    "Odbiorca nie istnieje, zwrot do nadawcy",
+    "Zwrot do nadawcy: nieznany użytkownik",
+    "Terug naar afzender: gebruiker onbekend",
+    "Mottagaren finns inte",
+    "宛先のアドレスが存在しません",
+    "宛先不明のため送信者に返送します",
+    "=?UTF-8?B?5a6b5YWI44Gu44Ki44OJ44Os44K544GM5a2Y5Zyo44GX44G+44Gb44KT?=",
+    "收件人不存在,退回发件人",
+    "받는 사람을 찾을 수 없습니다",
+    "User unknown in virtual alias table",
+    "Recipient address rejected: User unknown",
+)
+
+
+@pytest.mark.parametrize("text", RECIPIENT_TEXTS)
+@pytest.mark.parametrize("status", ["5.1.1", None])
+def test_unknown_recipient_stays_hard_beside_the_sender(status: str | None, text: str) -> None:
+    assert classify_bounce(status, 550, text) is HARD
