@@ -12,7 +12,7 @@ from typing import Final
 from sqlalchemy import select, text
 
 from bench.migrated import migrated
-from mailwright.app.notifications import open_configured_queue
+from mailwright.app.notification_queue import open_configured_queue
 from mailwright.app.wiring import Engine, open_engine
 from mailwright.audience import contacts, lists, segments
 from mailwright.audience.importing.imports import Imports

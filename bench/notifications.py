@@ -18,7 +18,8 @@ from pathlib import Path
 import uvloop
 
 from bench.migrated import migrated
-from mailwright.app.notifications import MAX_ROWS_PER_CLAIM, RECORD_SECONDS, make_fanout, open_configured_queue
+from mailwright.app.notification_queue import make_fanout, open_configured_queue
+from mailwright.app.notifications import MAX_ROWS_PER_CLAIM, RECORD_SECONDS
 from mailwright.app.wiring import make_worker, open_engine
 from mailwright.domain.clock import Instant
 from mailwright.domain.outgoing import OutgoingMessage

@@ -13,7 +13,7 @@ import orjson
 import pytest
 from sqlalchemy import Table, func, insert, select, text, update
 
-from mailwright.app.notifications import make_fanout, open_configured_queue
+from mailwright.app.notification_queue import make_fanout, open_configured_queue
 from mailwright.domain.clock import Instant, ManualClock, isoformat
 from mailwright.providers.protocol import Provider
 from mailwright.sources.notifications.fanout import NotificationFanout

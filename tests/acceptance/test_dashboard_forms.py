@@ -19,7 +19,7 @@ from starlette.responses import StreamingResponse
 
 from mailwright.access.roles import Role
 from mailwright.app import wiring
-from mailwright.app.notifications import notification_service_opener
+from mailwright.app.notification_queue import notification_service_opener
 from mailwright.audience import lists, segments
 from mailwright.content.mime import EmailAttachment
 from mailwright.domain.campaign import INDEFINITELY, NEXT_WAVE

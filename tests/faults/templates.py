@@ -11,7 +11,7 @@ import threading
 import time
 from collections import Counter
 
-from mailwright.content.authoring import compile_to_html
+from mailwright.content.blocks.compile import compile_template
 from mailwright.content.formats import TemplateFormat
 from mailwright.content.template import InvalidTemplate, Template
 from tests.faults.figures import Figures
@@ -110,7 +110,7 @@ def _length(chance: random.Random) -> int:
 def _outcome(source: str, template_format: TemplateFormat) -> str:
     started = time.monotonic()
     try:
-        html = compile_to_html(source, template_format)
+        html = compile_template(source, template_format)
         template = Template(subject="x", html=html, text=source)
         template.variables, template.required_variables  # noqa: B018 - they render, too
         template.render(VALUES)

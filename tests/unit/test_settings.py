@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from mailwright.app.wiring import verify
+from mailwright.app.verify import verify
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.ops.secret_files import file_variables
 from mailwright.ops.settings import Settings, http_address, load

@@ -12,7 +12,7 @@ from mailwright.ops.settings import Settings
 from mailwright.outbox import tenants
 
 # This layer cannot import the web layer above it, so the server is loaded by its import string.
-MCP_SERVER = "mailwright.web.mcp.server:serve_streams"
+MCP_SERVER = "mailwright.web.mcp.streams:serve_streams"
 
 
 async def serve_agent(settings: Settings, *, tenant: str, name: str, scopes: frozenset[Scope]) -> None:

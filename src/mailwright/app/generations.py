@@ -12,7 +12,8 @@ from typing import Any
 
 from mailwright.app.shutdown import Shutdown
 from mailwright.app.stored_settings import EffectiveSettings, wait_until_changed
-from mailwright.app.wiring import Engine, engine_with, verify
+from mailwright.app.verify import verify
+from mailwright.app.wiring import Engine, engine_with
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.ops.logs import logger
 

@@ -3,18 +3,16 @@
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, cast
 
-from mailwright.app.named_providers import NamedProvider, NamedProviders
 from mailwright.audience.status import SoftBounces
 from mailwright.content.headers import Mailbox
 from mailwright.domain import address
 from mailwright.domain.clock import Clock, SystemClock
 from mailwright.domain.errors import ConfigurationInvalid, MailwrightError
 from mailwright.domain.translation import lazy_gettext
-from mailwright.events.inbound_webhooks import InboundWebhooks, ProviderReports, ReportRecorder, record_events
+from mailwright.events.inbound_webhooks import InboundWebhooks, ReportRecorder, record_events
 from mailwright.events.reports import Reports
 from mailwright.ops.logs import logger
 from mailwright.ops.periodic import run_periodically
@@ -44,34 +42,11 @@ def make_reports(settings: Settings, database: Database, clock: Clock) -> Report
     return Reports(database, clock, soft, has_other_subscribers=settings.has_supabase)
 
 
-@dataclass(frozen=True, slots=True)
-class NamedWebhook:
-    """The webhook of a named provider, with its own secret."""
-
-    kind: str
-    webhooks: InboundWebhooks
-
-
-def make_named_webhooks(named: NamedProviders, reports: Reports, clock: Clock) -> dict[str, NamedWebhook]:
-    return {
-        each.name: NamedWebhook(each.kind, _make_named_webhook(each, ProviderReports(reports, each.name), clock))
-        for each in named.by_name.values()
-        if each.problem is None
-    }
-
-
-def _make_named_webhook(provider: NamedProvider, reports: ReportRecorder, clock: Clock) -> InboundWebhooks:
-    """Return the webhook of a named provider, which always needs its own key or secret."""
-    kind = KINDS[provider.kind]
-    is_configured = kind.webhook is not None and bool(getattr(provider.settings, kind.webhook.setting))
-    return InboundWebhooks(reports, _make([kind], provider.settings, clock) if is_configured else {})
-
-
 def make_webhooks(settings: Settings, reports: ReportRecorder, clock: Clock) -> InboundWebhooks:
-    return InboundWebhooks(reports, _make(KINDS.values(), settings, clock))
+    return InboundWebhooks(reports, make_configured(KINDS.values(), settings, clock))
 
 
-def _make(kinds: Iterable[ProviderKind], settings: Settings, clock: Clock) -> dict[str, ProviderWebhook]:
+def make_configured(kinds: Iterable[ProviderKind], settings: Settings, clock: Clock) -> dict[str, ProviderWebhook]:
     """Make the configured webhooks. The code of the others is not imported."""
     made = {
         kind.name: _make_webhook(kind, settings, clock)

@@ -144,7 +144,7 @@ def named_provider(found: ProviderConfiguration, settings: Settings) -> NamedPro
 
 def _find_problems(own: Settings) -> list[str]:
     """Return the problems in the settings of a provider, for sending and for its webhook."""
-    from mailwright.app.inbound import verify_inbound  # noqa: PLC0415
+    from mailwright.app.inbound import verify_inbound  # noqa: PLC0415 - large, and few commands need it
     from mailwright.app.providers import verify_providers  # noqa: PLC0415
 
     problems: list[str] = []

@@ -1,33 +1,20 @@
 """Serve a notification queue: open it and fan out its rows alongside a sending worker."""
 
 import asyncio
-import os
-import secrets
-import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from functools import partial
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+from mailwright.app.notification_queue import make_fanout, open_configured_queue
 from mailwright.app.serving import work
 from mailwright.app.shutdown import Shutdown
 from mailwright.app.wiring import Engine
-from mailwright.content.template_store import TemplateStore
-from mailwright.domain.clock import SECOND, Clock
-from mailwright.domain.errors import ConfigurationInvalid, NotDurable
+from mailwright.domain.errors import NotDurable
 from mailwright.ops.logs import logger
 from mailwright.ops.periodic import exponential, run_periodically
-from mailwright.ops.settings import Settings
-from mailwright.outbox import tenants
-from mailwright.sources.notifications import event_kinds
-from mailwright.sources.notifications.decisions import NotificationConfig
 from mailwright.sources.notifications.fanout import NotificationFanout
-from mailwright.sources.notifications.queue import NotificationQueue, open_queue
-from mailwright.sources.notifications.service import NotificationService
 from mailwright.sources.notifications.tables import redacted_url
-from mailwright.sources.notifications.templates import NotificationTemplates
-from mailwright.storage.database import Database, is_missing, parse_url
 
 # The pause between two polls of the queue when nothing is due.
 POLL_SECONDS = 0.5
@@ -44,73 +31,6 @@ MAX_PAUSE_SECONDS = 5.0
 FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 0.1, 5.0
 
 log = logger(__name__)
-
-
-def notification_config(settings: Settings) -> NotificationConfig:
-    base_url = (settings.notify_base_url or settings.public_url).rstrip("/")
-    declared = event_kinds.load_event_kinds(settings.notify_kinds, settings.lock_ttl_seconds * SECOND)
-    leaves_others = settings.notify_other_channels == "leave"
-    return NotificationConfig(declared, base_url, settings.notify_locale, settings.timezone, leaves_others)
-
-
-@asynccontextmanager
-async def open_configured_queue(settings: Settings, ours: Database) -> AsyncIterator[NotificationQueue]:
-    """Open the configured queue. Never create or alter its tables, which belong to another program."""
-    async with open_queue_database(settings, ours) as database:
-        if is_missing(database):
-            raise ConfigurationInvalid(f"MAILWRIGHT_NOTIFY_DATABASE_URL: no file exists at {redacted_url(database)}")
-        yield await open_queue(database, settings.notify_schema, is_shared=database is ours)
-
-
-@asynccontextmanager
-async def open_notification_service(
-    settings: Settings, ours: Database, clock: Clock
-) -> AsyncIterator[NotificationService]:
-    async with open_configured_queue(settings, ours) as queue:
-        tenant = await tenants.find(ours, settings.notify_tenant)
-        yield NotificationService(ours, clock, queue, notification_config(settings), tenant.id)
-
-
-def notification_service_opener(
-    settings: Settings, ours: Database, clock: Clock
-) -> Callable[[], AbstractAsyncContextManager[NotificationService]] | None:
-    """Return a function that opens the service for one request, or None if no queue is configured."""
-    if settings.notify_database_url is None:
-        return None
-    return partial(open_notification_service, settings, ours, clock)
-
-
-@asynccontextmanager
-async def open_queue_database(settings: Settings, ours: Database) -> AsyncIterator[Database]:
-    """Open the database of the queue: our own if it is the same PostgreSQL database, so that one commit covers both."""
-    if settings.notify_database_url is None:
-        raise ConfigurationInvalid(
-            "MAILWRIGHT_NOTIFY_DATABASE_URL: not set; set it to the URL of the queue, for example sqlite:///queue.db"
-        )
-    is_shared = settings.notify_schema is not None and _is_same(settings, ours)
-    database = ours if is_shared else Database(_queue_url(settings), is_ours=False)
-    try:
-        yield database
-    finally:
-        if not is_shared:
-            await database.close()
-
-
-async def make_fanout(
-    settings: Settings,
-    database: Database,
-    clock: Clock,
-    templates: TemplateStore,
-    queue: NotificationQueue,
-    *,
-    worker: str | None = None,
-) -> NotificationFanout:
-    config = notification_config(settings)
-    tenant = await tenants.find(database, settings.notify_tenant)
-    notification_templates = NotificationTemplates(database, clock, templates, tenant.id, config.kinds)
-    await notification_templates.publish()
-    name = worker or f"mailwright-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
-    return NotificationFanout(database, clock, queue, notification_templates, config, tenant_id=tenant.id, worker=name)
 
 
 async def notify(engine: Engine, shutdown: Shutdown, *, drain: bool) -> None:
@@ -200,16 +120,3 @@ async def _in_background(task: Coroutine[Any, Any, None]) -> AsyncIterator[None]
             yield
         finally:
             background.cancel()
-
-
-def _queue_url(settings: Settings) -> str:
-    url = settings.notify_database_url or ""
-    parse_url(url, "MAILWRIGHT_NOTIFY_DATABASE_URL")
-    return url
-
-
-def _is_same(settings: Settings, ours: Database) -> bool:
-    """Return whether the queue is in our own database. On SQLite it cannot be, because table names would clash."""
-    theirs = parse_url(_queue_url(settings))
-    parts = ("host", "port", "database", "query")
-    return ours.dialect == "postgresql" and all(getattr(theirs, part) == getattr(ours.url, part) for part in parts)

@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from mailwright.content.image_files import ImageFiles, ImagesUnavailable
-from mailwright.content.image_processing import MAX_UPLOAD_BYTES
+from mailwright.content.image_rules import MAX_UPLOAD_BYTES
 from mailwright.domain.clock import Clock
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.ops.settings import Settings

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 
+from mailwright.app.default_sender import dkim_key
 from mailwright.app.dns_lookup import DnsUnavailable, Lookup, make_lookup
 from mailwright.app.spf import find_spf_problem, spf_advice, spf_records
 from mailwright.domain import address
@@ -54,8 +55,6 @@ async def _spf(settings: Settings, domain: str, look_up: Lookup) -> Finding:
 
 
 async def _dkim(settings: Settings, domain: str, look_up: Lookup) -> Finding:
-    from mailwright.app.wiring import dkim_key  # noqa: PLC0415 - commands that only list campaigns stay fast
-
     try:
         key = dkim_key(settings)
     except MailwrightError as error:

@@ -128,7 +128,7 @@ async def change_settings(
     current: Settings, database: Database, clock: Clock, changes: Mapping[str, str | None], *, actor: str
 ) -> EffectiveSettings:
     """Store new values, or raise if the installation could not send with them. None returns to the default."""
-    from mailwright.app.wiring import verify  # noqa: PLC0415 - slow to import
+    from mailwright.app.verify import verify  # noqa: PLC0415 - slow to import
 
     effective = await load_effective(current, database)
     for name in changes:

@@ -12,8 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import SecretStr
-
 from mailwright.access.account_links import AccountLinks
 from mailwright.access.api_keys import ApiKeys
 from mailwright.access.failed_sign_ins import FailedSignIns
@@ -24,27 +22,30 @@ from mailwright.access.passkeys import Passkeys
 from mailwright.access.second_factors import SecondFactors
 from mailwright.access.sessions import Sessions
 from mailwright.access.users import Users
-from mailwright.app.databases import open_database
+from mailwright.app.databases import open_database, valkey_client
+from mailwright.app.default_sender import make_signer, sender_of
 from mailwright.app.dmarc import make_dmarc_recorder
-from mailwright.app.dns_lookup import make_lookup
 from mailwright.app.feeds import fetch_feed
 from mailwright.app.images import make_images
-from mailwright.app.inbound import NamedWebhook, make_named_webhooks, make_reports, make_webhooks, verify_inbound
+from mailwright.app.inbound import make_reports, make_webhooks
 from mailwright.app.limits import defaults_of, domain_limits, guard_rails, lifetimes
 from mailwright.app.mailouts import MailoutService
 from mailwright.app.named_providers import NO_PROVIDERS, NamedProvider, NamedProviders, ProviderService
+from mailwright.app.named_webhooks import NamedWebhook, make_named_webhooks
+from mailwright.app.notification_queue import notification_service_opener
 from mailwright.app.oidc import OidcClient
-from mailwright.app.profiles import make_profiles, verify_profiles
-from mailwright.app.providers import make_route, reports_events, verify_providers
+from mailwright.app.profiles import make_profiles
+from mailwright.app.providers import make_route, reports_events
 from mailwright.app.restore_checks import mark_new_database, require_known_file
-from mailwright.app.s3_images import s3_settings
 from mailwright.app.schema import prepare
 from mailwright.app.sender_directory import make_directory, sender_domains
 from mailwright.app.sender_domains import SenderDomainService
+from mailwright.app.sender_rules import make_sender_rules
 from mailwright.app.sequences import make_sequences
 from mailwright.app.stored_settings import EffectiveSettings, load_effective
 from mailwright.app.system_emails import make_account_notices, make_double_opt_in, render_branded
 from mailwright.app.template_removal import make_template_removal
+from mailwright.app.verify import verify
 from mailwright.audience.contact_events import ContactEvents
 from mailwright.audience.double_opt_in import DoubleOptIn
 from mailwright.audience.erasure import PendingErasures
@@ -57,23 +58,18 @@ from mailwright.audience.status import SoftBounces
 from mailwright.audience.switching.moving import SwitchOvers
 from mailwright.audience.switching.uploads import SwitchUploads
 from mailwright.content.brand_store import Brands
-from mailwright.content.dkim import DkimSigner
-from mailwright.content.headers import Mailbox, find_unwritable
 from mailwright.content.images import ImageStore
 from mailwright.content.template_drafts import TemplateDrafts
 from mailwright.content.template_removal import TemplateRemoval
 from mailwright.content.template_store import TemplateStore
-from mailwright.domain import address
 from mailwright.domain.clock import MINUTE, SECOND, Clock, Instant, SystemClock
-from mailwright.domain.errors import ConfigurationInvalid, InvalidInput, NotPossibleNow, setting_problem
-from mailwright.domain.frequency import parse_frequency_cap
+from mailwright.domain.errors import ConfigurationInvalid, NotPossibleNow
 from mailwright.domain.message import NewMessage, Source
 from mailwright.domain.permits import SendRate
 from mailwright.domain.provider_routes import ClaimScope
 from mailwright.domain.sender_domains import AcceptWarning, FindWarnings
 from mailwright.domain.tracking import TrackingMode
 from mailwright.domain.tracking_tokens import TrackingTokens
-from mailwright.domain.translation import lazy_gettext
 from mailwright.domain.unsubscribe_confirmation import UnsubscribeConfirmation
 from mailwright.domain.unsubscribe_tokens import UnsubscribeTokens
 from mailwright.domain.web_view_tokens import WebViewTokens
@@ -86,7 +82,7 @@ from mailwright.events.reports import Reports
 from mailwright.events.retractions import Retractions
 from mailwright.events.tracking.redirects import Redirects
 from mailwright.ops.provider_kinds import KINDS
-from mailwright.ops.settings import Settings
+from mailwright.ops.settings import Settings, secret_text
 from mailwright.outbox.absence import WorkerAbsence
 from mailwright.outbox.accept import Acceptor
 from mailwright.outbox.claim import MAX_LEASE, Claims
@@ -102,7 +98,7 @@ from mailwright.outbox.settle import ProviderAccount
 from mailwright.outbox.workers import WorkerRegistry
 from mailwright.outbox.write_probe import WriteProbe
 from mailwright.pipeline.compose import Composer, SenderIdentity
-from mailwright.pipeline.senders import MessageSenders, parse_mailbox
+from mailwright.pipeline.senders import MessageSenders
 from mailwright.pipeline.tracking import TrackingSettings
 from mailwright.policies.pacing import throttled_rate
 from mailwright.providers.protocol import Provider
@@ -127,12 +123,10 @@ from mailwright.sources.campaigns.repeat_worker import RepeatWorker
 from mailwright.sources.campaigns.repeats import CampaignRepeats
 from mailwright.sources.campaigns.scheduler import CampaignScheduler
 from mailwright.sources.mailouts.runs import MailoutRuns
-from mailwright.sources.mailouts.verify import verify_mailouts
 from mailwright.sources.message_approvals import MessageApprovals
 from mailwright.sources.notifications.service import NotificationService
 from mailwright.sources.notifications.settle import NotificationSettling
 from mailwright.sources.send_approvals import SendApprovals
-from mailwright.sources.sender_rules import SenderRules
 from mailwright.sources.sequences.duties import SequenceDuties
 from mailwright.sources.sequences.sequences import Sequences
 from mailwright.storage.database import Database, is_missing, parse_url
@@ -148,7 +142,6 @@ from mailwright.worker.worker import Worker, WorkerGroup
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
-    from mailwright.content.dkim_key import DkimKey
 
 # How long a message in doubt waits for a report from a provider that reports events.
 REPORT_GRACE = 10 * MINUTE
@@ -429,7 +422,7 @@ def build_engine(settings: Settings, clock: Clock, database: Database, named: Na
     images = make_images(settings, database, clock)
     templates = TemplateStore(database, clock, images, settings.public_url, settings.sender_postal_address)
     failed_sign_ins = FailedSignIns(database, clock)
-    rules = _sender_rules(settings, database, directory)
+    rules = make_sender_rules(settings, database, directory)
     profiles = make_profiles(settings, database)
     return Engine(
         settings=settings,
@@ -470,7 +463,7 @@ def build_engine(settings: Settings, clock: Clock, database: Database, named: Na
         article_runs=ArticleRuns(database, clock, templates, rules, profiles),
         mailouts=MailoutService(settings, database, clock, templates, rules),
         mailout_runs=MailoutRuns(database, clock),
-        open_notifications=_notifications_opener(settings, database, clock),
+        open_notifications=notification_service_opener(settings, database, clock),
         failed_sign_ins=failed_sign_ins,
         keys=ApiKeys(database, clock),
         users=_make_users(settings, database, clock, failed_sign_ins),
@@ -478,20 +471,6 @@ def build_engine(settings: Settings, clock: Clock, database: Database, named: Na
         oidc=_make_oidc(settings, clock),
         named=named,
     )
-
-
-def _sender_rules(settings: Settings, database: Database, directory: SenderDirectory) -> SenderRules:
-    from mailwright.app.sender_rules import make_sender_rules  # noqa: PLC0415 - it imports this module
-
-    return make_sender_rules(settings, database, directory)
-
-
-def _notifications_opener(
-    settings: Settings, database: Database, clock: Clock
-) -> Callable[[], AbstractAsyncContextManager[NotificationService]] | None:
-    from mailwright.app.notifications import notification_service_opener  # noqa: PLC0415 - it imports this module
-
-    return notification_service_opener(settings, database, clock)
 
 
 def _api_emails(
@@ -556,38 +535,6 @@ def _unsubscribe_confirmation(settings: Settings) -> UnsubscribeConfirmation:
             return UnsubscribeConfirmation.MACHINES
         case "auto":
             return UnsubscribeConfirmation.UNCONFIRMED_PEOPLE
-
-
-def secret_text(secret: SecretStr | None) -> str | None:
-    return secret.get_secret_value() if secret is not None else None
-
-
-def verify(settings: Settings) -> None:
-    """Validate all settings that services interpret; raise one error with every problem."""
-    problems: list[str] = []
-    checks = (
-        _database_addresses,
-        _valkey_address,
-        make_signer,
-        _dns_servers,
-        sender_of,
-        oidc_settings,
-        verify_providers,
-        domain_limits,
-        lifetimes,
-        _frequency_cap,
-        verify_inbound,
-        verify_mailouts,
-        verify_profiles,
-        s3_settings,
-    )
-    for check in checks:
-        try:
-            check(settings)
-        except ConfigurationInvalid as error:
-            problems += error.problems
-    if problems:
-        raise ConfigurationInvalid(*problems)
 
 
 async def make_workers(engine: Engine) -> WorkerGroup:
@@ -741,48 +688,6 @@ def _route(given: Provider | Route | None, settings: Settings, clock: Clock) -> 
             return Route.of(given, clock)
 
 
-def make_signer(settings: Settings) -> DkimSigner | None:
-    key = dkim_key(settings)
-    return None if key is None else DkimSigner([key])
-
-
-def dkim_key(settings: Settings) -> "DkimKey | None":
-    if settings.dkim_selector is None and settings.dkim_key_file is None and settings.dkim_key is None:
-        return None
-    if settings.dkim_selector is None or (settings.dkim_key_file is None and settings.dkim_key is None):
-        raise ConfigurationInvalid(
-            setting_problem("MAILWRIGHT_DKIM_KEY_FILE, MAILWRIGHT_DKIM_SELECTOR", lazy_gettext("set both, or neither"))
-        )
-    from mailwright.content.dkim_key import DkimKey  # noqa: PLC0415 - imported only if a key is configured
-
-    domain = settings.dkim_domain or address.domain_of(parse_mailbox(settings.sender).address)
-    name = "MAILWRIGHT_DKIM_KEY_FILE" if settings.dkim_key_file is not None else "MAILWRIGHT_DKIM_KEY"
-    try:
-        pem = secret_text(settings.dkim_key) or ""
-        if settings.dkim_key_file is not None:
-            pem = settings.dkim_key_file.read_text(encoding="utf-8")
-        return DkimKey.load(pem, domain, settings.dkim_selector)
-    except OSError as error:
-        raise ConfigurationInvalid(setting_problem(name, error.strerror or error)) from error
-    except ConfigurationInvalid as error:
-        raise error.of(name) from error
-
-
-def sender_of(settings: Settings) -> Mailbox:
-    sender = parse_mailbox(settings.sender)
-    if sender.name is not None and (found := find_unwritable(sender.name)):
-        raise ConfigurationInvalid(
-            setting_problem("MAILWRIGHT_FROM", lazy_gettext("remove {found} from the name", found=found))
-        )
-    for name, text in (("MAILWRIGHT_FROM", sender.address), ("MAILWRIGHT_BOUNCE_ADDRESS", settings.bounce_address)):
-        try:
-            if text is not None:
-                address.parse(text)
-        except address.InvalidAddress as error:
-            raise ConfigurationInvalid(setting_problem(name, error)) from error
-    return sender
-
-
 async def make_identity(engine: Engine) -> SenderIdentity:
     settings = engine.settings
     secret = (
@@ -877,37 +782,6 @@ def preview_identity(settings: Settings) -> SenderIdentity:
     tokens = UnsubscribeTokens("preview")
     postal = settings.sender_postal_address or ""
     return SenderIdentity(sender_of(settings), None, settings.unsubscribe_url, tokens, postal, settings.public_url)
-
-
-def _frequency_cap(settings: Settings) -> None:
-    try:
-        parse_frequency_cap(settings.frequency_cap)
-    except InvalidInput as error:
-        raise ConfigurationInvalid(setting_problem("MAILWRIGHT_FREQUENCY_CAP", error.text)) from error
-
-
-def _database_addresses(settings: Settings) -> None:
-    parse_url(settings.database_url)
-    if settings.notify_database_url is not None:
-        parse_url(settings.notify_database_url, "MAILWRIGHT_NOTIFY_DATABASE_URL")
-    if settings.outbox_database_url is not None:
-        parse_url(settings.outbox_database_url, "MAILWRIGHT_OUTBOX_DATABASE_URL")
-
-
-def _dns_servers(settings: Settings) -> None:
-    make_lookup(settings.dns_servers)
-
-
-def _valkey_address(settings: Settings) -> None:
-    valkey_client(settings.redis_url)
-
-
-def valkey_client(url: str | None) -> "Redis | None":
-    if url is None:
-        return None
-    from mailwright.outbox import valkey  # noqa: PLC0415 - imported only if Valkey is configured
-
-    return valkey.valkey_client(url)
 
 
 def _ledger(client: "Redis | None", database_ledger: DatabaseLedger, clock: Clock) -> Ledger:

@@ -12,7 +12,7 @@ from mailwright.app.named_providers import NO_PROVIDERS, NamedProviders
 from mailwright.app.providers import make_route
 from mailwright.app.sender_dns import check_sender
 from mailwright.app.stored_settings import load_effective
-from mailwright.app.wiring import verify
+from mailwright.app.verify import verify
 from mailwright.checks.health import check_health
 from mailwright.checks.images import check_images
 from mailwright.checks.mailouts import check_mailout_list, check_mailouts

@@ -6,7 +6,8 @@ from typing import Annotated, TypeVar
 import typer
 import uvloop
 
-from mailwright.app.notifications import notify, open_notification_service, open_queue_database
+from mailwright.app.notification_queue import open_notification_service, open_queue_database
+from mailwright.app.notifications import notify
 from mailwright.app.shutdown import Shutdown
 from mailwright.app.wiring import open_engine
 from mailwright.cli.json_input import json_object

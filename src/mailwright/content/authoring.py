@@ -1,4 +1,4 @@
-"""Compile blocks, MJML, Markdown or HTML to the HTML of an email, once per version. Template code passes through."""
+"""Compile MJML, Markdown or HTML to the HTML of an email, once per version. Template code passes through."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -9,7 +9,6 @@ from markdown_it import MarkdownIt
 from selectolax.lexbor import LexborHTMLParser
 
 from mailwright.content import html as html_rules
-from mailwright.content.brand import DEFAULT_BRAND, Brand
 from mailwright.content.formats import TemplateFormat
 from mailwright.content.template import InvalidTemplate, TemplatePart
 from mailwright.content.template_markers import MarkedSource, find_code
@@ -29,18 +28,12 @@ def compile_to_html(
     title: str = "",
     locale: str = "",
     images: Mapping[str, str] | None = None,
-    brand: Brand = DEFAULT_BRAND,
 ) -> str:
     """Return the HTML for the template store. Linked fonts and style sheets are not fetched and stay links.
 
-    `images` maps the names that the source uses to the URLs of uploaded images. Only blocks use the brand kit.
+    `images` maps the names that the source uses to the URLs of uploaded images. Blocks have their own compiler, which
+    writes MJML.
     """
-    if format is TemplateFormat.BLOCKS:
-        # Imported only here, because blocks are compiled to MJML with this function.
-        from mailwright.content.blocks.compile import compile_document  # noqa: PLC0415
-        from mailwright.content.blocks.document import parse_document  # noqa: PLC0415
-
-        return compile_document(parse_document(source), brand, title=title, locale=locale, images=images).html
     if len(source.encode("utf-8", "replace")) > html_rules.MAX_BYTES:
         raise InvalidTemplate("The source is larger than {max_bytes} KB.", max_bytes=html_rules.MAX_BYTES // 1024)
     if format is TemplateFormat.HTML and not _has_styles(source):
@@ -54,6 +47,8 @@ def compile_to_html(
             html = _inline_styles(_page(body, is_right_to_left=is_right_to_left(locale)))
         case TemplateFormat.HTML:
             html = _inline_styles(marked.source)
+        case TemplateFormat.BLOCKS:
+            raise TypeError("Blocks are compiled by compile_template.")
     marked.check(html, may_repeat=format is TemplateFormat.MJML)
     html = marked.put_back(_with_images(html, images or {}))
     return html if format is TemplateFormat.HTML else _with_title(html, title, locale)

@@ -9,7 +9,7 @@ from PIL import Image as Pillow
 from PIL import ImageCms, ImageOps
 
 from mailwright.content.gif import without_metadata
-from mailwright.content.image_processing import (
+from mailwright.content.image_rules import (
     MAX_ANIMATION_BYTES,
     MAX_ANIMATION_PIXELS,
     MAX_HEIGHT,

@@ -11,7 +11,8 @@ from sqlalchemy import ColumnElement, and_, delete, func, insert, or_, select, u
 from sqlalchemy.exc import IntegrityError
 
 from mailwright.content.image_files import ImageFiles, ImagesUnavailable
-from mailwright.content.image_processing import MEDIA_TYPES, extension_of, process_image
+from mailwright.content.image_processing import process_image
+from mailwright.content.image_rules import MEDIA_TYPES, extension_of
 from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotDurable, NotFound
 from mailwright.domain.keys import write_in_ascii

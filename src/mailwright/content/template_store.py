@@ -283,11 +283,11 @@ class TemplateStore:
     ) -> tuple[str, Brand]:
         """Return the HTML and the brand kit that it was made with."""
         # Imported only here, because reading templates does not need the compilers.
-        from mailwright.content.authoring import compile_to_html  # noqa: PLC0415
+        from mailwright.content.blocks.compile import compile_template  # noqa: PLC0415
 
         urls, brand = await self.images_and_brand(tenant_id, body)
         options: dict[str, Any] = {"title": title, "locale": locale, "images": urls, "brand": brand}
-        return await run_in_thread(compile_to_html, body, format, **options), brand
+        return await run_in_thread(compile_template, body, format, **options), brand
 
     async def images_and_brand(self, tenant_id: int, body: str) -> tuple[dict[str, str], Brand]:
         """Return the URLs of the images that the source names, and the brand kit."""

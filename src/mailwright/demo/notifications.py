@@ -5,7 +5,12 @@ from typing import Any
 import orjson
 from sqlalchemy import insert
 
-from mailwright.app.notifications import make_fanout, notification_config, open_configured_queue, open_queue_database
+from mailwright.app.notification_queue import (
+    make_fanout,
+    notification_config,
+    open_configured_queue,
+    open_queue_database,
+)
 from mailwright.app.wiring import Engine
 from mailwright.sources.notifications.fanout import NotificationFanout
 from mailwright.sources.notifications.producer import EventProducer, NewEvent

@@ -1455,3 +1455,7 @@ def _name_in_environment(setting: str) -> str:
         return setting
     given = amazonsender.given_names(os.environ)
     return next((name for name, alias in given.items() if alias.setting == setting and alias.pair is None), setting)
+
+
+def secret_text(secret: SecretStr | None) -> str | None:
+    return secret.get_secret_value() if secret is not None else None

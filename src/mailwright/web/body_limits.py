@@ -7,7 +7,7 @@ from typing import Final
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mailwright.content.attachments import MAX_ATTACHMENTS_BYTES
-from mailwright.content.image_processing import MAX_UPLOAD_BYTES
+from mailwright.content.image_rules import MAX_UPLOAD_BYTES
 from mailwright.events.dmarc.unpack import MAX_FILE_BYTES as MAX_DMARC_BYTES
 from mailwright.ops.provider_kind import MAX_WEBHOOK_BYTES
 from mailwright.ops.provider_kinds import KINDS

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mailwright.app.notifications import notification_service_opener
+from mailwright.app.notification_queue import notification_service_opener
 from mailwright.domain.clock import ManualClock
 from tests.api import Api, an_api
 from tests.builders import REFUSAL

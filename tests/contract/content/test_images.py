@@ -11,7 +11,7 @@ from mailwright.access.roles import Role
 from mailwright.app.images import ImageInUse, delete_image, find_sent_uses, find_uses, run_image_purge
 from mailwright.content.brand import Brand
 from mailwright.content.image_files import ImageFolder, ImagesUnavailable
-from mailwright.content.image_processing import MAX_UPLOAD_BYTES
+from mailwright.content.image_rules import MAX_UPLOAD_BYTES
 from mailwright.content.images import KEPT_AFTER_DELETION, ImageStore
 from mailwright.content.template_drafts import DraftContent, DraftKey
 from mailwright.content.template_store import TemplateDraft

@@ -10,7 +10,7 @@ from sqlalchemy import update
 
 from mailwright.app.images import make_images
 from mailwright.app.s3_images import s3_settings
-from mailwright.app.wiring import verify
+from mailwright.app.verify import verify
 from mailwright.checks.images import check_images
 from mailwright.content.image_files import ImageFolder
 from mailwright.content.images import KEPT_AFTER_DELETION, ImageStore

@@ -11,7 +11,8 @@ from sqlalchemy import select, update
 from mailwright.access.roles import Role
 from mailwright.app.setup import SetupStep, StepState, dismiss_checklist, load_progress, record_step
 from mailwright.app.stored_settings import change_settings, load_effective
-from mailwright.app.wiring import Engine, build_engine, verify
+from mailwright.app.verify import verify
+from mailwright.app.wiring import Engine, build_engine
 from mailwright.domain.clock import DAY, ManualClock
 from mailwright.domain.errors import ConfigurationInvalid, InvalidInput
 from mailwright.domain.message import Source

@@ -22,7 +22,8 @@ from mailwright.access.oidc_settings import oidc_settings
 from mailwright.access.roles import Role
 from mailwright.access.users import User
 from mailwright.app.oidc import KEYS_INTERVAL, OidcClient
-from mailwright.app.wiring import Engine, verify
+from mailwright.app.verify import verify
+from mailwright.app.wiring import Engine
 from mailwright.checks.oidc import check_oidc
 from mailwright.domain.clock import ManualClock, SystemClock
 from mailwright.domain.errors import ConfigurationInvalid, NotPossibleNow

@@ -13,8 +13,8 @@ import httpx
 import pytest
 from sqlalchemy import select
 
-from mailwright.app.inbound import make_named_webhooks
 from mailwright.app.named_providers import NamedProviders, ProviderService
+from mailwright.app.named_webhooks import make_named_webhooks
 from mailwright.domain.clock import MINUTE, ManualClock, SystemClock
 from mailwright.events.outbound.signature import signature_header
 from mailwright.events.report_sources import ReportSources

@@ -11,7 +11,7 @@ from mailwright.content.blocks.compile import compile_document
 from mailwright.content.blocks.convert import from_html
 from mailwright.content.blocks.document import parse_document
 from mailwright.content.image_files import ImageFolder
-from mailwright.content.image_processing import MAX_UPLOAD_BYTES
+from mailwright.content.image_rules import MAX_UPLOAD_BYTES
 from mailwright.content.images import ImageStore
 from mailwright.domain.clock import ManualClock
 from mailwright.providers.http import HttpClient

@@ -9,7 +9,7 @@ import orjson
 import pytest
 from sqlalchemy import select, text
 
-from mailwright.app.notifications import make_fanout
+from mailwright.app.notification_queue import make_fanout
 from mailwright.domain.clock import DAY, HOUR, ManualClock, isoformat
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.storage.tables import messages

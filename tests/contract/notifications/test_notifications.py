@@ -15,7 +15,7 @@ import orjson
 import pytest
 from sqlalchemy import select, text
 
-from mailwright.app.notifications import notification_config, open_configured_queue
+from mailwright.app.notification_queue import notification_config, open_configured_queue
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, ManualClock
 from mailwright.domain.errors import ConfigurationInvalid, NotPossibleNow
 from mailwright.domain.outgoing import OutgoingMessage

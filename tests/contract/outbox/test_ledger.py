@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from mailwright.app.wiring import valkey_client
+from mailwright.app.databases import valkey_client
 from mailwright.domain.clock import HOUR, ManualClock
 from mailwright.domain.permits import Limits, LimitWindow
 from mailwright.outbox.ledger import DatabaseLedger, Ledger

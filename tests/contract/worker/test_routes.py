@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mailwright.app.providers import make_route
-from mailwright.app.wiring import verify
+from mailwright.app.verify import verify
 from mailwright.domain.clock import MINUTE, SECOND, ManualClock
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.explanation import ExplanationState

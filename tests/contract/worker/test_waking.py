@@ -11,7 +11,7 @@ import pytest
 import structlog
 from redis.asyncio.client import PubSub
 
-from mailwright.app.wiring import valkey_client
+from mailwright.app.databases import valkey_client
 from mailwright.worker import wake
 from mailwright.worker.wake import Wake
 from tests.engines import Valkey, valkey_server

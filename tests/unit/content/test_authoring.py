@@ -12,6 +12,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from mailwright.content.authoring import compile_to_html, image_names
+from mailwright.content.blocks.compile import compile_template
 from mailwright.content.formats import TemplateFormat
 from mailwright.content.html import MAX_BYTES
 from mailwright.content.template import InvalidTemplate, Template
@@ -264,13 +265,13 @@ def test_mjml_problem_is_reported_with_its_line(source: str, message: str, line:
 )
 def test_excessive_nesting_is_refused(source: str, format_: TemplateFormat) -> None:
     with pytest.raises(InvalidTemplate, match=r"nested more than \d+ levels|More than \d+ elements|larger than"):
-        compile_to_html(source, format_)
+        compile_template(source, format_)
 
 
 @pytest.mark.parametrize("format_", list(TemplateFormat))
 def test_oversized_source_is_refused(format_: TemplateFormat) -> None:
     with pytest.raises(InvalidTemplate, match="larger than 512 KB"):
-        compile_to_html("é" * (MAX_BYTES // 2 + 1), format_)
+        compile_template("é" * (MAX_BYTES // 2 + 1), format_)
 
 
 @pytest.mark.parametrize(
@@ -281,7 +282,7 @@ def test_unclosed_code_is_scanned_in_linear_time(piece: str, format_: TemplateFo
     source = piece * (200_000 // len(piece))
     began = time.process_time()
     with suppress(InvalidTemplate):
-        compile_to_html(STYLE + source, format_)
+        compile_template(STYLE + source, format_)
     assert time.process_time() - began < 20  # Quadratic time would take hours.
 
 
@@ -295,7 +296,7 @@ def test_many_paragraphs_do_not_count_as_nesting() -> None:
 )
 def test_any_source_compiles_or_is_refused(source: str, format_: TemplateFormat) -> None:
     with suppress(InvalidTemplate):
-        compile_to_html(STYLE + source if format_ is TemplateFormat.HTML else source, format_)
+        compile_template(STYLE + source if format_ is TemplateFormat.HTML else source, format_)
 
 
 @pytest.mark.parametrize("source", ["# Hello", mjml("<mj-text>x</mj-text>")])

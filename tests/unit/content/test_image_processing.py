@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image as Pillow
 
-from mailwright.content.image_processing import MAX_UPLOAD_BYTES, MAX_WIDTH, UnsupportedImage, process_image
+from mailwright.content.image_processing import process_image
+from mailwright.content.image_rules import MAX_UPLOAD_BYTES, MAX_WIDTH, UnsupportedImage
 from tests.pictures import a_phone_photo, a_photo, a_png, an_animation, decoded, encoded, made
 
 

@@ -12,7 +12,7 @@ from mailwright.domain.clock import ManualClock, isoformat
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
 from mailwright.providers.inbound.rejected_events import MalformedEvent
-from mailwright.providers.ses import events as ses
+from mailwright.providers.ses import event_format as ses
 
 FIXTURES = Path(__file__).resolve().parents[4] / "shared" / "fixtures" / "ses"
 NOW = ManualClock().now()

@@ -26,6 +26,21 @@ class CompiledDocument:
     warnings: tuple[CompileWarning, ...]
 
 
+def compile_template(
+    source: str,
+    format: TemplateFormat,  # noqa: A002 - the usual word
+    *,
+    title: str = "",
+    locale: str = "",
+    images: Mapping[str, str] | None = None,
+    brand: Brand = DEFAULT_BRAND,
+) -> str:
+    """Return the HTML of a template in any format. Only blocks use the brand kit."""
+    if format is TemplateFormat.BLOCKS:
+        return compile_document(parse_document(source), brand, title=title, locale=locale, images=images).html
+    return compile_to_html(source, format, title=title, locale=locale, images=images)
+
+
 def compile_document(
     document: BlockDocument,
     brand: Brand = DEFAULT_BRAND,

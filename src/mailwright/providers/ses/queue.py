@@ -17,7 +17,7 @@ from mailwright.ops.logs import logger
 from mailwright.providers.aws import AwsKeyChain, AwsKeysMissing, AwsSigner
 from mailwright.providers.inbound.parsed_events import RecordEvents
 from mailwright.providers.inbound.rejected_events import EventRejected, MalformedEvent, TopicNotAllowed
-from mailwright.providers.ses.events import read_event
+from mailwright.providers.ses.event_format import read_event
 
 if TYPE_CHECKING:
     from mailwright.providers.http import HttpClient

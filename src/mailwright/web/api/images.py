@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from mailwright.access.roles import Scope
 from mailwright.app.images import delete_image
-from mailwright.content.image_processing import MAX_UPLOAD_BYTES, MEDIA_TYPES
+from mailwright.content.image_rules import MAX_UPLOAD_BYTES, MEDIA_TYPES
 from mailwright.domain.errors import NotFound
 from mailwright.schemas.images import (
     ImageChangeRequest,

@@ -16,7 +16,7 @@ from mailwright.content.blocks.compile import compile_document
 from mailwright.content.blocks.document import parse_document
 from mailwright.content.brand import Brand, Font, Network, contrast_warnings
 from mailwright.content.image_files import ImagesUnavailable
-from mailwright.content.image_processing import MAX_UPLOAD_BYTES
+from mailwright.content.image_rules import MAX_UPLOAD_BYTES
 from mailwright.content.images import FILE_NAME
 from mailwright.content.template import Template
 from mailwright.content.variables import standard_values

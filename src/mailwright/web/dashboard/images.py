@@ -10,7 +10,7 @@ from starlette.responses import Response
 from mailwright.app.images import ImageInUse, ImageUse, delete_image, find_sent_uses, find_uses
 from mailwright.app.wiring import Engine
 from mailwright.content.image_files import ImagesUnavailable
-from mailwright.content.image_processing import MAX_UPLOAD_BYTES
+from mailwright.content.image_rules import MAX_UPLOAD_BYTES
 from mailwright.content.images import MAX_ALT, Image
 from mailwright.domain.errors import InvalidInput, MailwrightError
 from mailwright.domain.translation import gettext

@@ -6,7 +6,6 @@ from typing import Any, Final
 import orjson
 from fastapi import FastAPI
 from mcp.server.lowlevel import Server
-from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types import (
     CallToolRequestParams,
@@ -25,7 +24,6 @@ from mailwright.app.wiring import Engine
 from mailwright.ops.logs import logger
 from mailwright.outbox import audit_log
 from mailwright.web.api.caller import actor_of
-from mailwright.web.app import create_app
 from mailwright.web.bodies import MAX_BODY_BYTES
 from mailwright.web.mcp.internal_request import call_route
 from mailwright.web.mcp.tools import TOOLS, RouteTool, ToolArguments, describe_arguments
@@ -72,13 +70,6 @@ async def serve_request(app: FastAPI, caller: Caller, scope: Scope, receive: Rec
     )
     async with manager.run():
         await manager.handle_request(scope, receive, send)
-
-
-async def serve_streams(engine: Engine, caller: Caller) -> None:
-    """Serve one agent over standard input and output until it closes them."""
-    server = make_server(create_app(engine), caller)
-    async with stdio_server() as (reading, writing):
-        await server.run(reading, writing, server.create_initialization_options())
 
 
 async def _call(app: FastAPI, caller: Caller, tool: RouteTool, values: dict[str, Any]) -> CallToolResult:

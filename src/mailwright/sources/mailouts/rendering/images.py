@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urljoin, urlsplit
 
 from mailwright.content.image_files import ImagesUnavailable
-from mailwright.content.image_processing import MAX_UPLOAD_BYTES, UnsupportedImage, extension_of
+from mailwright.content.image_rules import MAX_UPLOAD_BYTES, UnsupportedImage, extension_of
 from mailwright.content.images import ImageStore
 from mailwright.ops.logs import logger
 from mailwright.providers.http import Disconnect, HttpClient, HttpResponse
