@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mailwright.access.api_keys import Caller
@@ -35,6 +36,8 @@ class Context:
     engine: "Engine | None" = None
     # The values in the path of the request, for the functions of a noun that do not take them.
     path: Mapping[str, str] = field(default_factory=dict)
+    # The time zone of sentences in the result. The API writes them in UTC, a command in the tenant's time zone.
+    zone: tzinfo = UTC
 
     @property
     def tenant_id(self) -> int:

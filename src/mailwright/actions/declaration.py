@@ -64,6 +64,10 @@ class Option(NamedTuple):
         return None if text in ("none", ["none"]) and self.metavar.endswith("|none") else text
 
 
+class FromFile:
+    """Annotation: the command reads this field from a file. A field that holds an object is read as JSON."""
+
+
 Tone = Literal["good", "waiting", "warning", "bad", "off", "unknown"]
 
 

@@ -29,6 +29,7 @@ from mailwright.actions.declaration import (
     Cell,
     DeclaredAction,
     Details,
+    FromFile,
     Moment,
     Noun,
     Option,
@@ -89,13 +90,8 @@ def make_command(action: DeclaredAction) -> Callable[..., None]:
             **_written(action, given.pop("file", None), partial(perform, path=path, tenant=tenant)),
             **_values(action, given),
         }
-        result = _read_pages(action, partial(perform, action, path=path, tenant=tenant), values)
-        if as_json or isinstance(result, dict):
-            print_json(_rows(action, result))
-        else:
-            _print(action, result, {"tenant": tenant, **path, **given})
-        if action.is_negative(result):
-            raise typer.Exit(NEGATIVE)
+        result = perform(action, values, path=path, tenant=tenant)
+        print_result(action, result, {"tenant": tenant, **path, **given}, as_json=as_json)
 
     parameters = [_path_parameter(action.noun, name) for name in action.parameters]
     parameters += [
@@ -126,8 +122,9 @@ def perform(
 ) -> Any:
     """Run the action on this installation, or with `--server` on another one. `values` has the names of the API."""
     if remote.server() is not None:
-        return _call(action, values, path=path, tenant=tenant)
-    return _run(action, values, path=path, tenant=tenant, creates=creates or action.status == HTTPStatus.CREATED)
+        return _read_pages(action, partial(_call, action, path=path, tenant=tenant), values)
+    creates = creates or action.status == HTTPStatus.CREATED
+    return _read_pages(action, partial(_run, action, path=path, tenant=tenant, creates=creates), values)
 
 
 def console_context(at: Installation, **more: Any) -> Context:
@@ -147,6 +144,7 @@ def _run(action: DeclaredAction, values: dict[str, Any], *, path: Mapping[str, s
         elif not action.is_platform:
             owner = await find_tenant(at, tenant)
             context = replace(context, caller=Caller(owner.id, owner.name, actor=CONSOLE))
+        context = replace(context, zone=display.zone)
         body, query = _split(action, values)
         given: list[Any] = [*path.values(), *await read_input(action, context, body)]
         if action.query is not None:
@@ -187,7 +185,7 @@ def _read_pages(action: DeclaredAction, call: Callable[[dict[str, Any]], Any], v
     """Call the action. If its result is a page and --limit needs more, read further pages."""
     if not _is_paged(action) or not isinstance(action.shown, Table):
         return call(values)
-    wanted, rows = values["limit"], action.shown.rows
+    wanted, rows = values.get("limit", MAX_PAGE), action.shown.rows
     result = call({**values, "limit": min(wanted, MAX_PAGE)})
     found = getattr(result, rows)
     while result.next_cursor is not None and len(found) < wanted:
@@ -235,10 +233,11 @@ def _path_parameter(noun: Noun, name: str) -> inspect.Parameter:
 def _field_parameter(action: DeclaredAction, name: str, field: FieldInfo) -> inspect.Parameter:
     """Return the argument or option of an input field."""
     default = action.command_defaults.get(name, None if action.file is not None else field.get_default())
-    kind, is_many = _terminal_type(field.annotation)
+    kind, is_many = (typer.FileText, False) if find_annotation(field, FromFile) else _terminal_type(field.annotation)
     help_ = help_of(field)
+    encoding: dict[str, Any] = {"encoding": "utf-8"} if find_annotation(field, FromFile) else {}
     if metavar := find_annotation(field, Argument):
-        shown = typer.Argument(metavar=metavar.metavar, help=help_, show_default=False)
+        shown = typer.Argument(metavar=metavar.metavar, help=help_, show_default=False, **encoding)
         kind = list[kind] if is_many else kind  # type: ignore[valid-type]
         return _parameter(name, Annotated[kind, shown], inspect.Parameter.empty if field.is_required() else default)
     bounds = {each.__class__: each for each in field.metadata}
@@ -248,8 +247,10 @@ def _field_parameter(action: DeclaredAction, name: str, field: FieldInfo) -> ins
     option = find_annotation(field, Option) or Option()
     shown_default = option.default or (default not in (None, "", ()) and not field.is_required())
     if option.metavar:
-        kind, limits = str, {"metavar": option.metavar}
-    shown = typer.Option(_spelling(name, field), help=help_, show_default=shown_default, case_sensitive=False, **limits)
+        kind, limits = (kind if encoding else str), {"metavar": option.metavar}
+    shown = typer.Option(
+        _spelling(name, field), help=help_, show_default=shown_default, case_sensitive=False, **limits, **encoding
+    )
     if field.is_required() and action.file is None:  # Otherwise the file can have it.
         default = inspect.Parameter.empty
     elif is_many:
@@ -295,6 +296,9 @@ def _values(action: DeclaredAction, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _value(name: str, field: FieldInfo, value: Any) -> Any:
+    if find_annotation(field, FromFile):
+        text, name = value.read(), _spelling(name, field).strip("[]")
+        return parse_json(text, name) if _is_json(field, text) else text
     if _is_json(field, value):
         return parse_json(value, name.upper())
     return (find_annotation(field, Argument) or find_annotation(field, Option) or Option()).value(value)
@@ -305,6 +309,16 @@ def _is_json(field: FieldInfo, value: Any) -> bool:
 
 
 # Output.
+
+
+def print_result(action: DeclaredAction, result: Any, given: Mapping[str, Any], *, as_json: bool) -> None:
+    """Print the result of an action, and end with the exit code 1 if it is negative."""
+    if as_json or isinstance(result, dict):
+        print_json(_rows(action, result))
+    else:
+        _print(action, result, given)
+    if action.is_negative(result):
+        raise typer.Exit(NEGATIVE)
 
 
 def _rows(action: DeclaredAction, result: Any) -> Any:
