@@ -158,6 +158,27 @@ async def test_remote_templates_are_shown_compared_and_archived(far: Commands, a
     assert "acme.example: 0 messages in 0 reports" in (await far.ok("dmarc", "show", "acme.example")).out
 
 
+async def test_remote_sequences_are_created_published_and_explained(far: Commands) -> None:
+    await far.ok("list", "create", "news")
+    await far.ok("list", "subscribe", "news", "ada@example.com", "--confirmed")
+    file = far.folder / "welcome.json"
+    steps = [{"id": "hello", "send": {"template": "hello"}}, {"id": "later", "wait": {"days": 1}}]
+    template = {"templateId": "hello", "subject": "Hello", "html": "<p>Hello</p>"}
+    document = {"name": "Welcome", "trigger": {"manual": True}, "steps": steps}
+    file.write_text(json.dumps({**document, "templates": [template]}))
+    made = await far.ok("sequence", "create", str(file))
+    assert ("Stored the templates hello." in made.err, "Created the draft Welcome" in made.out) == (True, True)
+    assert "No emails." not in (await far.ok("sequence", "rehearse", "Welcome", "ada@example.com")).out
+    assert "Published version 1." in (await far.ok("sequence", "publish", "Welcome")).out
+    assert "Enrolled: 1." in (await far.ok("sequence", "enrol", "Welcome", "ada@example.com")).out
+    assert "ada@example.com" in (await far.ok("sequence", "show", "Welcome")).out
+    assert "Entered at" in (await far.ok("sequence", "explain", "Welcome", "ada@example.com")).out
+    assert (await far.ok("sequence", "pause", "Welcome")).out == "Paused Welcome.\n"
+    assert (await far.ok("sequence", "export", "Welcome")).json == document
+    assert "revision 2" in (await far.ok("sequence", "edit", "Welcome", str(file))).out
+    await far.ok("sequence", "delete", "Welcome", "--yes")
+
+
 async def test_platform_key_manages_a_server_without_its_database(far: Commands, api: Api) -> None:
     ops = {"MAILWRIGHT_API_KEY": await api.engine.keys.create(None, "ops", PLATFORM_SCOPES)}
     await far.ok("tenant", "create", "acme", "--rate-per-hour", "500", **ops)

@@ -46,7 +46,6 @@ HAND_WRITTEN = {
     "report_sources": 4,
     "restricted_tenants": 2,
     "retention": 4,
-    "sequences": 14,
     "shadow": 1,
 }
 PACKAGE = Path(app.__file__).parent.parent

@@ -22,6 +22,7 @@ MODULES: Final = {
     "key": "keys",
     "list": "lists",
     "segment": "segments",
+    "sequence": "sequences",
     "setting": "settings",
     "suppression": "suppressions",
     "template": "templates",

@@ -107,6 +107,13 @@ class Table(NamedTuple):
     then: "Callable[[Any, Mapping[str, Any]], Iterable[Line]] | None" = None  # the lines below the table
 
 
+class TableOf(NamedTuple):
+    """A table of another object than the result, for example of one of its rows."""
+
+    table: Table
+    of: Any
+
+
 class Details(NamedTuple):
     """One object, a line per field."""
 
@@ -121,7 +128,7 @@ class Aside(NamedTuple):
 
 
 # A tuple holds the parts of a sentence, for example a `Moment`.
-Line = str | tuple[Any, ...] | Aside | Badge | Table
+Line = str | tuple[Any, ...] | Aside | Badge | Table | TableOf
 # What a command prints: a sentence with fields of the result and of the input, or lines made from the result.
 Shown = str | Table | Details | Callable[[Any, Mapping[str, Any]], Iterable[Line]]
 

@@ -34,6 +34,7 @@ from mailwright.actions.declaration import (
     Noun,
     Option,
     Table,
+    TableOf,
     TwoLines,
     camel_case,
 )
@@ -348,6 +349,8 @@ def print_lines(lines: Iterable[Any], result: Any, given: Mapping[str, Any] = Ma
         match line:
             case Table():
                 _print_table(line, result, given)
+            case TableOf(table, of):
+                _print_table(table, of, given)
             case Aside(text, tone):
                 style = None if tone is None else _TONES[tone][1]
                 aside.print(_shown(text), style=style, markup=False, soft_wrap=True)

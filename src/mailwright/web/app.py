@@ -38,7 +38,6 @@ from mailwright.web.api import (
     report_sources,
     restricted_tenants,
     retention,
-    sequences,
     shadow,
 )
 from mailwright.web.api.derived import ROUTERS as DERIVED_ROUTERS
@@ -79,7 +78,6 @@ API = (
     campaigns,
     archive,
     articles,
-    sequences,
     mailouts,
     notifications,
     progress,

@@ -15,7 +15,7 @@ from mailwright.domain.clock import ManualClock
 from mailwright.events.outbound.deliveries import FAILED
 from mailwright.outbox import tenants
 from mailwright.storage.database import Database
-from mailwright.storage.tables import api_keys, audit_log, sender_domains, webhook_deliveries
+from mailwright.storage.tables import api_keys, audit_log, sender_domains, sequence_enrolments, webhook_deliveries
 from tests.api import Api, a_request, an_api, client_of
 from tests.contract.dashboard.test_entry import PASSWORD, Site
 
@@ -23,6 +23,7 @@ ACTIONS = [action for noun in load_nouns() for action in noun.actions]
 OF_TENANTS = [action for action in ACTIONS if not action.is_platform]
 OF_PLATFORM = [action for action in ACTIONS if action.is_platform]
 FILTER = {"tag": "vip"}
+A_SEQUENCE = {"name": "Welcome", "trigger": {"manual": True}, "steps": [{"id": "pause", "wait": {"days": 1}}]}
 # A valid body of each action that takes one. The names of path parameters follow below.
 BODIES: dict[str, Any] = {
     "brand save_brand": {"name": "Acme"},
@@ -42,6 +43,14 @@ BODIES: dict[str, Any] = {
     "segment create": {"segmentKey": "fresh", "filter": FILTER},
     "segment count": {"filter": FILTER},
     "segment change": {"name": "Renamed"},
+    "sequence create": {"document": A_SEQUENCE},
+    "sequence edit": {"document": A_SEQUENCE, "revision": 1},
+    "sequence publish": {},
+    "sequence resume": {"overdue": "send"},
+    "sequence enrol": {"emails": ["carol@example.com"]},
+    "sequence retry": {},
+    "sequence remove_person": {"email": "carol@example.com"},
+    "sequence rehearse": {},
     "suppression add": {"email": "grace@example.com"},
     "template write": {"subject": "Hello", "html": "<p>Hello</p>"},
     "template preview": {},
@@ -85,7 +94,9 @@ async def places(api: Api) -> dict[str, str]:
     named = {"listKey": "news", "segmentKey": "vip", "email:path": "bob@example.com"}
     for html in ("<p>Hello</p>", "<p>Hello again</p>"):
         await api.client.put("/v1/templates/receipt", json={"subject": "Hello", "html": html})
-    named |= {"templateId": "receipt", "domainName": "acme.example", "formId": form}
+    await api.client.post("/v1/lists/weekly/subscribe", json={"email": "carol@example.com", "confirmed": True})
+    sequence = (await api.client.post("/v1/sequences", json={"document": A_SEQUENCE})).json()["sequenceId"]
+    named |= {"sequenceId": sequence, "templateId": "receipt", "domainName": "acme.example", "formId": form}
     await api.engine.users.create("ada", PASSWORD, Role.ADMIN, actor="test")
     await tenants.create(api.engine.database, api.engine.clock, "empty")
     key = await api.engine.keys.issue(1, "spare")
@@ -198,6 +209,7 @@ async def test_each_action_works_with_its_scope_and_is_audited(
         async with api.engine.database.write() as tx:
             await tx.execute(delete(audit_log))
             await tx.execute(update(webhook_deliveries).values(status=FAILED))  # Only these can be redelivered.
+            await tx.execute(update(sequence_enrolments).values(failure="No template."))  # Only these can be retried.
             await tx.execute(update(sender_domains).values(verified_at=1))  # Only its keys can be rotated.
         client = platform if action.is_platform else api.client
         answer = await client.request(**request_of(action, places))

@@ -16,11 +16,4 @@ async def require_campaign_sender(request: Request, engine: EngineDep, caller: C
     require_sender(caller, campaign.definition.sender or await engine.directory.default_sender(caller.tenant_id))
 
 
-async def require_default_sender(request: Request, engine: EngineDep, caller: CallerDep) -> None:
-    """Raise unless the caller may use the tenant's default sender, from which sequences send."""
-    if caller.senders is not None and request.method not in SAFE_METHODS:
-        require_sender(caller, await engine.directory.default_sender(caller.tenant_id))
-
-
 RequireCampaignSender = Depends(require_campaign_sender)
-RequireDefaultSender = Depends(require_default_sender)

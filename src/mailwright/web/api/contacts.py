@@ -8,10 +8,10 @@ from pydantic import Field
 from starlette.responses import Response, StreamingResponse
 
 from mailwright.access.roles import Scope
+from mailwright.actions.sequences import SequenceRunListResponse, run_list_response
 from mailwright.audience import export as exporting
 from mailwright.audience import lists, segments
 from mailwright.audience.export import ExportSelection
-from mailwright.schemas.sequences import SequenceRunListResponse, run_list_response
 from mailwright.sources.api.fields import RequestModel
 from mailwright.web.api.caller import CallerDep
 from mailwright.web.api.openapi import describe_files, describe_responses
