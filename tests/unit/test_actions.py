@@ -22,7 +22,6 @@ HAND_WRITTEN = {
     "archive": 2,
     "articles": 13,
     "audit_log": 1,
-    "brand": 2,
     "campaign_approvals": 11,
     "campaign_attachments": 3,
     "campaign_exclusions": 2,
