@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import func, select
+from structlog.testing import capture_logs
 
 from mailwright.access.roles import Role
 from mailwright.app.profiles import verify_profiles
@@ -500,6 +501,30 @@ async def test_refused_lists_do_not_block_the_others(at: ProfileBench) -> None:
         await leave_list(at, f"{name}@example.com")
     await at.write_back()
     assert await lists_in_table(at) == {"ada@example.com": ["news"], "bob@example.com": []}
+
+
+@pytest.mark.parametrize("unreadable", ['{"news":true}', '["news"'])
+async def test_unreadable_lists_are_reported_and_tried_again(at: ProfileBench, unreadable: str) -> None:
+    """Neither an unsubscribe nor a resubscribe counts as written, and the value stays as it is."""
+    await lists.create(at.bench.database, at.bench.clock, DEFAULT_TENANT, "news")
+    if not hasattr(at.owner, "server"):
+        await at.owner.connection.execute("ALTER TABLE profiles ALTER COLUMN lists TYPE text USING NULL")
+    await at.owner.add("ada@example.com", US)
+    statuses = ContactStatusService(at.bench.database, at.bench.clock)
+    for change, before, after in (
+        (statuses.unsubscribe_by_link, "alerts,news", "alerts"),
+        (statuses.resubscribe_by_link, "alerts", "alerts,news"),
+    ):
+        await at.owner.set_lists("ada@example.com", unreadable)
+        await change(DEFAULT_TENANT, "ada@example.com", "news", source="link")
+        with capture_logs() as lines:
+            await at.write_back()
+        [line] = [each for each in lines if each["event"] == "profile_lists_refused"]
+        assert (line["list"], "lists" in line["reason"]) == ("news", True)
+        assert await lists_in_table(at) == {"ada@example.com": unreadable}
+        await at.owner.set_lists("ada@example.com", before)
+        await at.write_back()
+        assert await lists_in_table(at) == {"ada@example.com": after}
 
 
 async def test_lists_that_cannot_be_written_are_reported(at: ProfileBench) -> None:

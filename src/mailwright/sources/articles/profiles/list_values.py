@@ -5,22 +5,19 @@ from typing import Any, Final
 
 import orjson
 
-from mailwright.sources.articles.profiles.rows import InvalidProfile, parse_texts
+from mailwright.sources.articles.profiles.rows import parse_texts
 
 # What separates lists in a text.
 _SEPARATOR: Final = re.compile(r"[\s,;|]+")
 
 
-def contains_list(value: Any, list_key: str) -> bool:
-    """Return whether the row is on a list. A value that cannot be read contains none."""
-    try:
-        return list_key in parse_texts(value, "lists")
-    except InvalidProfile:
-        return False
+def without_list(value: Any, list_key: str, column: str) -> Any:
+    """Return the lists without one, in the same form. The other lists keep their order and spelling.
 
-
-def without_list(value: Any, list_key: str) -> Any:
-    """Return the lists without one, in the same form. The other lists keep their order and spelling."""
+    Raises `InvalidProfile` if the value cannot be read.
+    """
+    if list_key not in parse_texts(value, column):
+        return value
     match value:
         case list() | tuple():
             return [each for each in value if each.strip() != list_key]
@@ -32,11 +29,9 @@ def without_list(value: Any, list_key: str) -> Any:
             return value
 
 
-def with_list(value: Any, list_key: str) -> Any:
-    """Return the lists with one more, in the same form. A value that cannot be read stays as it is."""
-    try:
-        parse_texts(value, "lists")
-    except InvalidProfile:
+def with_list(value: Any, list_key: str, column: str) -> Any:
+    """Return the lists with this one, in the same form. Raises `InvalidProfile` if the value cannot be read."""
+    if list_key in parse_texts(value, column):
         return value
     match value:
         case list() | tuple():

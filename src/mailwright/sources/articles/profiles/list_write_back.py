@@ -14,7 +14,8 @@ from mailwright.domain.clock import MINUTE, Clock, Instant
 from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.ops.logs import logger
 from mailwright.sources.articles.profiles.errors import ProfileRowRefused
-from mailwright.sources.articles.profiles.list_values import contains_list, with_list, without_list
+from mailwright.sources.articles.profiles.list_values import with_list, without_list
+from mailwright.sources.articles.profiles.rows import InvalidProfile
 from mailwright.sources.articles.profiles.table import ProfileRows, ProfileSource, ProfileTable
 from mailwright.sources.contact_status_sync import BATCH_SIZE, SKIP_DURATION
 from mailwright.storage.database import Database
@@ -47,7 +48,8 @@ class ProfileListWriteBack:
             try:
                 was_changed = await self._write(change)
             except ProfileRowRefused as refused:
-                log.warning("profile_lists_refused", contact=change.contact_id, reason=str(refused))
+                about = {"contact": change.contact_id, "list": change.list_key}
+                log.warning("profile_lists_refused", **about, reason=str(refused))
                 self._skipped_until[change.id, change.list_key] = now + SKIP_DURATION
                 continue
             await self._record(change, was_changed=was_changed)
@@ -86,19 +88,12 @@ class ProfileListWriteBack:
     async def _write(self, change: Any) -> bool:
         """Change every row of the contact that needs it, and return whether there was one."""
         table, list_key = self._source.table, change.list_key
+        column = table.columns.lists or "lists"
         if change.unsubscribed_at is not None:
-            return await _change_rows(
-                table,
-                change.email,
-                lambda lists: without_list(lists, list_key) if contains_list(lists, list_key) else lists,
-            )
+            return await _change_rows(table, change.email, lambda lists: without_list(lists, list_key, column))
         if not change.was_removed:
             return False
-        return await _change_rows(
-            table,
-            change.email,
-            lambda lists: lists if contains_list(lists, list_key) else with_list(lists, list_key),
-        )
+        return await _change_rows(table, change.email, lambda lists: with_list(lists, list_key, column))
 
     async def _forget_deleted(self) -> None:
         """Forget what was written for contacts that were deleted or erased."""
@@ -131,14 +126,22 @@ async def _change_rows(table: ProfileTable, email: str, changed: Callable[[Any],
     has_changed = False
     before: list[tuple[str, Any]] = []
     for _ in range(MAX_ROUNDS):
-        outdated = _outdated(await table.rows_of(email), changed)
+        rows = await table.rows_of(email)
+        try:
+            outdated = _outdated(rows, changed)
+        except InvalidProfile as error:
+            raise ProfileRowRefused(
+                "{table}: a row cannot be read: {reason}. Correct the row.",
+                table=table.description,
+                reason=error,
+            ) from error
         if not outdated:
             return has_changed
         if outdated == before:
             break
         before = outdated
-        for (stored, lists), rows in _grouped(outdated):
-            has_changed |= bool(await table.replace_lists(stored, lists, changed(lists), rows=rows))
+        for (stored, lists), count in _grouped(outdated):
+            has_changed |= bool(await table.replace_lists(stored, lists, changed(lists), rows=count))
     raise ProfileRowRefused(
         "{table}: the lists of a recipient did not change. Check the triggers and the row level security of the table.",
         table=table.description,

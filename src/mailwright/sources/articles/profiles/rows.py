@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -78,11 +79,13 @@ def parse_texts(given: Any, name: str) -> list[str]:
             given = load_json(given)
         except orjson.JSONDecodeError as error:
             raise InvalidProfile(f"{name} is not a valid JSON array") from error
+    elif isinstance(given, str) and given.lstrip().startswith("{"):
+        with suppress(orjson.JSONDecodeError):  # An array of PostgreSQL, `{a,"b c"}`, is no JSON, unless it is empty.
+            given = load_json(given) or given
     match given:
         case None:
             return []
         case str():
-            # PostgreSQL writes an array as `{a,"b c"}`.
             bare = given.strip().removeprefix("{").removesuffix("}").replace('"', "")
             return [each for each in _BETWEEN.split(bare) if each]
         case list() | tuple() if all(isinstance(each, str) for each in given):
