@@ -198,9 +198,13 @@ async def _one_page(
 
 
 def _inputs(kind: str, stored: Any) -> list[dict[str, Any]]:
+    labels = {each.name: each.label for each in KINDS[kind].form_fields}
+    if (server := KINDS[kind].smtp_server) is not None:
+        labels[server.name] = gettext("SMTP server")
     return [
         {
             "name": variable_of(name),
+            "label": labels.get(name, variable_of(name)),
             "hint": str(Settings.model_fields[name].description).replace("`", ""),
             "is_secret": is_secret(name),
             "is_stored": name in stored,
