@@ -69,6 +69,18 @@ class RecordedBounceMail:
     dmarc: tuple[ImportedReport, ...] = ()
 
     @property
+    def needs_operator(self) -> bool:
+        """Whether an operator must look at the email: nothing was recorded from it, or it was not forwarded."""
+        is_forwarded = self.reply is not None and self.reply.forwarded_as is not None
+        match self.email:
+            case UnreadableReport():
+                return not is_forwarded
+            case BounceReport():
+                return not (self.counts.new or self.counts.repeated)
+            case _:
+                return self.reply is not None and self.reply.needs_operator
+
+    @property
     def kind(self) -> str:
         """The kind of the email, for logs, metrics and the `bounce` command."""
         match self.email:
@@ -109,8 +121,9 @@ class BounceMailRecorder:
         if self._dmarc is not None and (found := await self._dmarc.find_in_email(content)) is not None:
             return RecordedBounceMail(found, dmarc=tuple(await self._dmarc.record_email(found)))
         email = parse_bounce_mail(content)
-        if isinstance(email, OrdinaryEmail) and self._replies is not None:
-            reply = await self._replies.record(email, content)
+        ordinary = email.ordinary if isinstance(email, UnreadableReport) else email
+        if isinstance(ordinary, OrdinaryEmail) and self._replies is not None:
+            reply = await self._replies.record(ordinary, content)
             return RecordedBounceMail(email, reply.reports, reply.counts, reply)
         reports = reports_of(email, self._clock.now())
         counts = await self._reports.receive(reports) if reports else ReportCounts()
@@ -151,7 +164,7 @@ class BounceMailboxReader:
         for each in recorded.dmarc:
             if each.reason is not None:
                 log.warning("dmarc_report_refused", identity=email.identity, domain=each.domain, reason=each.reason)
-        if recorded.reply is not None and recorded.reply.needs_operator:
+        if recorded.needs_operator:
             log.info("bounce_mail_left_for_operator", identity=email.identity, kind=recorded.kind)
             await email.flag()
         else:

@@ -34,6 +34,7 @@ from tests.builders import DEFAULT_TENANT, Bench, a_bench, a_message, a_newslett
 from tests.campaigns import CampaignHarness
 from tests.conftest import DatabaseAddress
 from tests.standins.provider import ScriptedProvider
+from tests.unit.events.bounce_emails import a_report, a_text
 
 ANN = "ann@reader.example"
 SUPPORT = "support@shop.example"
@@ -433,6 +434,31 @@ async def test_unmatched_email_is_left_for_an_operator(shop: Bench, box: Path) -
     assert names == ["1.reply:2,S", "2.unmatched:2,F", "3.automatic:2,S", "4.large:2,F", "5.binary:2,F"]
     assert steps(await shop.record(outbox_id)).count(EventType.REPLIED) == 3
     assert len(await forwarded(shop)) == 1
+
+
+UNREADABLE = a_text("It was not delivered.", sender="Postmaster <postmaster@school.example>", subject="Newsletter")
+
+
+@pytest.mark.promise("reply-forwarded")
+async def test_bounce_without_effect_is_left_for_an_operator(shop: Bench, box: Path) -> None:
+    emails = {
+        "1.unreadable": UNREADABLE,
+        "2.empty": a_report(content_type="multipart/report; report-type=delivery-status; boundary=other"),
+        "3.unknown": a_text("<bob@reader.example>:\n550 5.1.1 unknown"),
+        "4.unknown": a_report(original="Message-ID: <other@sender.example>\n\nHello\n"),
+    }
+    for name, content in emails.items():
+        (box / "new" / name).write_bytes(content)
+    assert await poll(shop, box) == [f"{name}:2,F" for name in emails]
+
+
+async def test_unreadable_bounce_of_a_person_is_forwarded(
+    engine: DatabaseAddress, clock: ManualClock, box: Path
+) -> None:
+    async with a_bench(engine.url, clock, reply_forward_to=SUPPORT, reply_forward_unmatched=True) as bench:
+        (box / "new" / "1.unreadable").write_bytes(UNREADABLE)
+        assert await poll(bench, box) == ["1.unreadable:2,S"]
+        assert [recipients for recipients, _ in await forwarded(bench)] == [(SUPPORT,)]
 
 
 async def test_unmatched_email_is_forwarded_if_set(engine: DatabaseAddress, clock: ManualClock, box: Path) -> None:

@@ -465,6 +465,45 @@ def test_bounce_without_recipient_and_id_is_unreadable() -> None:
     assert isinstance(parse_bounce_mail(a_text("Your message could not be delivered.")), UnreadableReport)
 
 
+ANSWER = f"In-Reply-To: <{OURS}@sender.example>\n"
+
+
+@pytest.mark.parametrize(
+    ("sender", "subject", "text", "more"),
+    [
+        ("Ann <ann@mail-delivery.example>", "Parcel", "It was not delivered.", ANSWER),
+        ("Ann <ann@maildelivery.example>", "Paket nicht zugestellt", "Es wurde nicht zugestellt.", ""),
+        ('"Northwind Mail Delivery" <ops@northwind.example>', "Parcel was not delivered", "Call 555-1234.", ""),
+        ("Postmaster <postmaster@school.example>", "Newsletter", "It was not delivered to my staff.", ANSWER),
+        ("Ann <postmaster@school.example>", "It was not delivered", "Please send it again.", ANSWER),
+        ("Ann <ann@reader.example>", "Antwort: Delivery failed", "Thank you.", ANSWER),
+        ("postmaster@school.example", "Antwort: failure notice", "What is this?", ""),
+        ("Ann <ann@reader.example>", "Your failure notice", "A failure notice?\n> <b@x.example>:\n> 550 5.1.1", ANSWER),
+        ("Ann <ann@reader.example>", "Re: Hello", "Thank you.", "X-Autoreply: no\n"),
+        ("Ann <ann@reader.example>", "Re: Hello", "Thank you.", "X-Autoresponder: False\nX-Vacation: 0\n"),
+    ],
+)
+def test_personal_email_about_deliveries_is_no_bounce(sender: str, subject: str, text: str, more: str) -> None:
+    parsed = parse_bounce_mail(a_text(text, sender=sender, subject=subject, more=more))
+    assert isinstance(parsed, OrdinaryEmail)
+    assert not parsed.is_automatic
+
+
+@pytest.mark.parametrize("sender", ["Mail Delivery Subsystem <mailer-daemon@mx.example>", "postmaster@mx.example"])
+def test_bounce_that_answers_our_message_needs_details(sender: str) -> None:
+    text = "Your message could not be delivered to the following recipient:\n\nann@reader.example\n550 5.1.1 unknown\n"
+    assert (
+        bounce_report(a_text(text, sender=sender, subject="Delivery failure", more=ANSWER)).original.outbox_id == OURS
+    )
+
+
+@pytest.mark.parametrize("subject", ["Automaattinen vastaus", "Automatická odpověď", "Răspuns automat", "رد تلقائي"])
+def test_subject_of_auto_responder_is_recognised(subject: str) -> None:
+    parsed = parse_bounce_mail(a_text("I am away.", sender="ann@reader.example", subject=f"{subject}: Hello"))
+    assert isinstance(parsed, OrdinaryEmail)
+    assert parsed.is_automatic
+
+
 # Other emails.
 
 RECEIPT = (

@@ -15,6 +15,8 @@ _RESPONDER_SUBJECT = re.compile(
     r"|abwesenheits(?:notiz|nachricht|meldung)|автоответ|автоматический ответ|resposta autom[aá]tica"
     r"|réponse automatique|respuesta autom[aá]tica|risposta automatica|automatyczna odpowiedź|odpowiedź automatyczna"
     r"|automatiskt? svar|autosvar|otomatik yan[ıi]t|自動(?:応答|返信)|自动(?:回复|答复)|자동 ?(?:회신|응답)"
+    r"|automaattinen vastaus|automatická odpověď|răspuns automat|αυτόματη απάντηση|automatikus válasz"
+    r"|автоматична відповідь|trả lời tự động|رد تلقائي"
     r"|out of (?:the )?office(?: (?:auto-?)?(?:reply|response|message|notice|notification))?"
     r"|vacation (?:auto-?)?(?:reply|response|message|notice|notification)"
     r"|abwesend|abwesenheit|вне офиса|fora do escrit[oó]rio|absence du bureau|fuera de (?:la )?oficina"
@@ -24,6 +26,8 @@ _RESPONDER_SUBJECT = re.compile(
 # Headers that only auto-responders and read receipts have. Others, such as Feedback-ID and List-Id, are also in email
 # of people: their email service or a mailing list adds these.
 _PROGRAM_FIELDS = ("x-autoreply-from", "x-mail-autoreply", "x-fc-machinegenerated")
+# Values of these headers by which a program says that a person wrote the email.
+_NO = frozenset({"", "no", "false", "0"})
 _PROGRAM_PRECEDENCE = frozenset({"bulk", "junk", "list"})
 _PROGRAM_SENDER = re.compile(r"(?:mailer-daemon|no-?_?reply|do-?_?not-?_?reply|auto-?reply)[@+]", re.IGNORECASE)
 
@@ -31,7 +35,7 @@ _PROGRAM_SENDER = re.compile(r"(?:mailer-daemon|no-?_?reply|do-?_?not-?_?reply|a
 def is_auto_responder(headers: EmailHeaders) -> bool:
     """Return whether a person's auto-responder wrote the email."""
     return (
-        any(headers.first(name) for name in _RESPONDER_FIELDS)
+        any(headers.first(name).strip().lower() not in _NO for name in _RESPONDER_FIELDS)
         or _precedence(headers) == "auto-reply"
         or _RESPONDER_SUBJECT.match(decode_words(headers.first("subject"))) is not None
     )
@@ -42,9 +46,9 @@ def is_automatic(headers: EmailHeaders, sender: str | None) -> bool:
     submitted = headers.first("auto-submitted").partition(";")[0].partition("(")[0].strip().lower()
     return (
         is_auto_responder(headers)
-        or submitted not in ("", "no")
+        or submitted not in _NO
         or _precedence(headers) in _PROGRAM_PRECEDENCE
-        or any(headers.first(name) for name in _PROGRAM_FIELDS)
+        or any(headers.first(name).strip().lower() not in _NO for name in _PROGRAM_FIELDS)
         or "".join(headers.first("return-path").split()) == "<>"  # RFC 3834: automatic responses have no return path.
         or headers.first("content-type").lower().startswith("multipart/report")  # for example a read receipt
         or _PROGRAM_SENDER.match(sender or "") is not None

@@ -99,10 +99,11 @@ class OrdinaryEmail:
 
 @dataclass(frozen=True, slots=True)
 class UnreadableReport:
-    """An email that claims to be a report but cannot be parsed."""
+    """An email that claims to be a report but cannot be parsed. A person may have written it."""
 
     identity: str
     reason: str
+    ordinary: OrdinaryEmail  # the same email, read as an ordinary one
 
 
 BounceMail = BounceReport | FeedbackReport | OrdinaryEmail | UnreadableReport

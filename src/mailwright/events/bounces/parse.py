@@ -41,12 +41,15 @@ def parse_bounce_mail(email: bytes) -> BounceMail:
         or _parse_complaint_without_report(identity, parts)
         or _parse_notice(identity, parts)
         or _parse_plain_text(identity, parts)
+        or _find_missing_report(parts)
         or _parse_ordinary(email, parts)
     )
-    return parsed if isinstance(parsed, UnreadableReport) else replace(parsed, sent_at=_sent_at(parts[0].headers))
+    if isinstance(parsed, str):
+        return UnreadableReport(identity, parsed, _parse_ordinary(email, parts))
+    return replace(parsed, sent_at=_sent_at(parts[0].headers))
 
 
-def _parse_report(identity: str, parts: Sequence[EmailPart]) -> BounceMail | None:
+def _parse_report(identity: str, parts: Sequence[EmailPart]) -> BounceReport | FeedbackReport | None:
     """Parse the first report among the parts. The returned message comes after it, and may contain another report."""
     for index, part in enumerate(parts):
         if part.content_type in delivery_status.CONTENT_TYPES:
@@ -60,7 +63,9 @@ def _parse_report(identity: str, parts: Sequence[EmailPart]) -> BounceMail | Non
     return _parse_delivery_status(identity, parts, 0, text) if delivery_status.has_groups(text) else None
 
 
-def _parse_delivery_status(identity: str, parts: Sequence[EmailPart], index: int, fields: str) -> BounceMail | None:
+def _parse_delivery_status(
+    identity: str, parts: Sequence[EmailPart], index: int, fields: str
+) -> BounceReport | FeedbackReport | None:
     groups = delivery_status.parse_groups(fields)
     recipients = list(delivery_status.find_recipients(groups))
     if not recipients:
@@ -73,12 +78,12 @@ def _parse_delivery_status(identity: str, parts: Sequence[EmailPart], index: int
     return _bounce(identity, original, explained, delivery_status.find_reporting_mta(groups))
 
 
-def _parse_complaint_without_report(identity: str, parts: Sequence[EmailPart]) -> BounceMail | None:
+def _parse_complaint_without_report(identity: str, parts: Sequence[EmailPart]) -> BounceReport | FeedbackReport | None:
     parsed = feedback.parse_feedback_without_report(parts)
     return _complaint(identity, find_original(parts), parsed) if parsed else None
 
 
-def _parse_notice(identity: str, parts: Sequence[EmailPart]) -> BounceMail | None:
+def _parse_notice(identity: str, parts: Sequence[EmailPart]) -> BounceReport | FeedbackReport | None:
     notice = ses_notices.parse_notice(_own_body(parts))
     if notice is None:
         return None
@@ -88,7 +93,8 @@ def _parse_notice(identity: str, parts: Sequence[EmailPart]) -> BounceMail | Non
     return _bounce(identity, original, notice.recipients, notice.reporting_mta) if notice.recipients else None
 
 
-def _parse_plain_text(identity: str, parts: Sequence[EmailPart]) -> BounceMail | None:
+def _parse_plain_text(identity: str, parts: Sequence[EmailPart]) -> BounceReport | str | None:
+    """Return the bounce, or the reason why a bounce cannot be read."""
     from mailwright.events.bounces import plain_text  # noqa: PLC0415 - its expressions take long to compile
 
     headers, text = parts[0].headers, _own_body(parts)
@@ -100,14 +106,17 @@ def _parse_plain_text(identity: str, parts: Sequence[EmailPart]) -> BounceMail |
         recipients = [replace(fields, address=original.recipients[0]) for fields in recipients]
     # Without a recipient or one of our messages, nothing can be recorded.
     if original.outbox_id is None and all(fields.address is None for fields in recipients):
-        return UnreadableReport(identity, "looks like a bounce but has neither a recipient nor one of our message ids")
+        return "looks like a bounce but has neither a recipient nor one of our message ids"
     return _bounce(identity, original, recipients, None)
 
 
-def _parse_ordinary(email: bytes, parts: Sequence[EmailPart]) -> BounceMail:
+def _find_missing_report(parts: Sequence[EmailPart]) -> str | None:
+    is_declared = _REPORT_TYPE.search(parts[0].headers.first("content-type")) is not None
+    return "is declared as a report but contains no report" if is_declared else None
+
+
+def _parse_ordinary(email: bytes, parts: Sequence[EmailPart]) -> OrdinaryEmail:
     headers = parts[0].headers
-    if _REPORT_TYPE.search(headers.first("content-type")):
-        return UnreadableReport(_identity(email, headers), "is declared as a report but contains no report")
     name, sender = find_author(headers)
     return OrdinaryEmail(
         identity=_reply_identity(email, headers),
@@ -118,6 +127,7 @@ def _parse_ordinary(email: bytes, parts: Sequence[EmailPart]) -> BounceMail:
         references=find_references(headers),
         is_automatic=is_automatic(headers, sender),
         is_ours=headers.first(OUR_HEADER) != "",
+        sent_at=_sent_at(headers),
     )
 
 

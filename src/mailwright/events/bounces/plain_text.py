@@ -24,9 +24,11 @@ _SERVER_SENDERS = re.compile(
     r"|interscan|system administrator)\b",
     re.IGNORECASE,
 )
+_LOCAL_PART = re.compile(r"([^\s<>,;:\"]+)@")
+_ADDRESS_PART = re.compile(r"[^\s<>,;:\"]*@[^\s<>,;\"]*")
 # The prefixes of replies and forwarded emails in the languages of common programs, also with a number: `Re[2]:`.
 _REPLY_OR_FORWARD = re.compile(
-    r"\s*(?:re|aw|antw|sv|vs|vl|fwd?|wg|tr|rv|res|enc|r|i|rif|odp|pd|ynt|ilt|vá|на|отв|ответ|пер|пересл"
+    r"\s*(?:re|aw|antw|antwort|sv|vs|vl|fwd?|wg|tr|rv|res|enc|r|i|rif|odp|pd|ynt|ilt|vá|на|отв|ответ|пер|пересл"
     r"|回复|答复|转发|回覆|轉寄|返信|転送|회신|전달)(?:\s?[\[(]\d{1,3}[\])])?\s?[:\uff1a]",
     re.IGNORECASE,
 )
@@ -107,24 +109,25 @@ _OTHER_LINE = re.compile(
 def is_bounce(headers: EmailHeaders, body: str) -> bool:
     """Return whether both the sender and the wording indicate a bounce.
 
-    Wording alone is not enough: people also write that something was not delivered, for example a parcel. An email of
-    an unknown sender must also contain details, and must not be a reply.
+    Wording alone is not enough: people also write that something was not delivered, for example a parcel. An email that
+    a person may have written must also contain details: from an unknown sender, or an answer.
     """
     subject, beginning = decode_words(headers.first("subject")), body[:2_000]
     mentions_failure = _FAILURE.search(subject), _FAILURE.search(beginning)
-    is_server = (
-        headers.first("return-path").replace(" ", "") == "<>"
-        or bool(headers.first("x-failed-recipients"))
-        or _SERVER_SENDERS.search(headers.first("from")) is not None
-        or _SERVER_SENDERS.search(headers.first("return-path")) is not None
+    is_program = headers.first("return-path").replace(" ", "") == "<>" or bool(headers.first("x-failed-recipients"))
+    senders = [headers.first(field) for field in ("from", "return-path")]
+    is_server = is_program or any(
+        _SERVER_SENDERS.search(name) for each in senders for name in _LOCAL_PART.findall(each)
     )
+    is_answer = any(headers.first(field) for field in ("in-reply-to", "references"))
     if _REPLY_OR_FORWARD.match(subject):  # only some gateways of mobile networks reply, with the code of the server
         return is_server and all((_FAILURE.search(beginning), _REPLY_LINE.search(beginning)))
-    if is_server and _LISTED.search(beginning):
-        return True
-    if is_server:
-        return any(mentions_failure)
-    return all(mentions_failure) and not headers.first("in-reply-to") and _has_details(headers, body)
+    if is_server and (is_program or not is_answer):
+        return any(mentions_failure) or _LISTED.search(beginning) is not None
+    # The name of a sender is a weaker sign: a courier's "Mail Delivery Team" are people. So is any domain.
+    if is_server or any(_SERVER_SENDERS.search(_ADDRESS_PART.sub(" ", each)) for each in senders):
+        return any(mentions_failure) and _has_details(headers, body)
+    return all(mentions_failure) and not is_answer and _has_details(headers, body)
 
 
 def _has_details(headers: EmailHeaders, body: str) -> bool:
