@@ -1,6 +1,7 @@
 """Protect sign-up forms from bots without a captcha: with proof of work, or with a second page if scripts are off.
 
-Both are signed, so that nothing is stored before they are used. Each works once.
+Both are signed, so that nothing is stored before they are used. Each works once. The second page costs a program
+nothing, so it is bound to the address, and few are shown in an hour, to one network and for one form.
 """
 
 import hmac
@@ -9,6 +10,7 @@ from hashlib import blake2b, sha256
 from typing import Final
 
 from mailwright.domain.clock import HOUR, MINUTE, SECOND, Clock, Instant
+from mailwright.domain.network import network_of
 from mailwright.domain.permits import LimitWindow
 from mailwright.outbox.ledger import DatabaseLedger
 from mailwright.storage.database import Database
@@ -19,6 +21,9 @@ CHALLENGE_LIFETIME: Final = HOUR
 # A person needs some time to read the second page.
 FASTEST_PERSON: Final = SECOND
 STEP_LIFETIME: Final = 30 * MINUTE
+# Few people have no scripts. Everyone else does the work, and is not affected by these limits.
+STEPS_PER_NETWORK: Final = 6
+STEPS_PER_FORM: Final = 60
 MAX_TEXT: Final = 200
 
 
@@ -38,13 +43,22 @@ class FormProtection:
             return False
         return await self._use_once(challenge, at)
 
-    def new_step(self, form_id: str) -> str:
-        """Return the token of the second page, which people without scripts see."""
-        return self._signed("step", form_id)
+    async def new_step(self, form_id: str, email: str, remote_address: str) -> str | None:
+        """Return the token of the second page, which people without scripts see; None if too many were shown."""
+        number = self._clock.now() // HOUR
+        ends = (number + 1) * HOUR
+        limits = {network_of(remote_address): STEPS_PER_NETWORK, f"form {form_id}": STEPS_PER_FORM}
+        windows = [
+            LimitWindow(f"mailwright:form-step:{number}:{self._digest(each)}", limit, ends, "form_step", ends)
+            for each, limit in limits.items()
+        ]
+        if not (await self._ledger.reserve(windows, 1)).count:
+            return None
+        return self._signed("step", _bound(form_id, email))
 
-    async def is_person(self, form_id: str, step: str) -> bool:
-        """Return whether the button of the second page was pressed, not too fast and only once."""
-        at = self._time_of("step", form_id, step)
+    async def is_person(self, form_id: str, email: str, step: str) -> bool:
+        """Return whether the button of the second page for this address was pressed, not too fast and only once."""
+        at = self._time_of("step", _bound(form_id, email), step)
         if at is None or not FASTEST_PERSON <= self._clock.now() - at <= STEP_LIFETIME:
             return False
         return await self._use_once(step, at)
@@ -54,6 +68,9 @@ class FormProtection:
         ends = at + 2 * CHALLENGE_LIFETIME
         window = LimitWindow(f"mailwright:form-token:{digest}", 1, ends, "form_token", ends)
         return (await self._ledger.reserve((window,), 1)).count == 1
+
+    def _digest(self, text: str) -> str:
+        return blake2b(text.encode(), key=self._key, digest_size=12).hexdigest()
 
     def _signed(self, purpose: str, form_id: str) -> str:
         text = f"{self._clock.now()}.{secrets.token_hex(8)}"
@@ -68,6 +85,11 @@ class FormProtection:
 
     def _signature(self, purpose: str, form_id: str, text: str) -> str:
         return hmac.new(self._key, f"{purpose}.{form_id}.{text}".encode(), sha256).hexdigest()[:32]
+
+
+def _bound(form_id: str, email: str) -> str:
+    digest = sha256(email.strip().lower().encode(errors="replace")).hexdigest()
+    return f"{form_id}.{digest}"
 
 
 def has_proof(challenge: str, solution: str) -> bool:

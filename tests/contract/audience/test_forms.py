@@ -15,7 +15,7 @@ from mailwright.app.dns_lookup import make_lookup
 from mailwright.app.retention import make_retention
 from mailwright.audience import erasure, lists, personal_data
 from mailwright.audience.double_opt_in import RESEND_INTERVAL
-from mailwright.audience.form_protection import CHALLENGE_LIFETIME, STEP_LIFETIME
+from mailwright.audience.form_protection import CHALLENGE_LIFETIME, STEP_LIFETIME, STEPS_PER_NETWORK
 from mailwright.audience.sign_up import PER_HOUR
 from mailwright.audience.status import ContactStatusService
 from mailwright.domain.clock import DAY, SECOND, ManualClock
@@ -192,6 +192,21 @@ async def test_without_scripts_a_second_page_asks(forms: Forms, clock: ManualClo
         assert expected in again.text
     [stored] = await forms.rows(form_submissions)
     assert orjson.loads(stored.attributes)["first_name"] == '"><b>'
+
+
+async def test_second_page_is_for_its_address_and_few_are_shown(forms: Forms, clock: ManualClock) -> None:
+    """A program cannot take the button of one address for others, nor ask for many."""
+    page = (await forms.post(proof=False)).text
+    hidden = dict(re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)">', page))
+    clock.advance(2 * SECOND)
+    path = f"/form/{forms.form_id}"
+    other = await forms.api.anonymous.post(path, data={**hidden, "email": "b@example.com"})
+    assert "One more step" in other.text
+    codes = [(await forms.post(f"a{number}@example.com", proof=False)).status_code for number in range(9)]
+    assert codes == [200] * (STEPS_PER_NETWORK - 2) + [429] * (9 - STEPS_PER_NETWORK + 2)
+    assert await forms.rows(form_submissions) == []
+    assert (await forms.post("c@example.com")).status_code == 200  # Whoever does the work is not limited by this.
+    assert "Check your inbox" in (await forms.api.anonymous.post(path, data=hidden)).text
 
 
 async def test_proof_is_checked_and_works_once(forms: Forms, clock: ManualClock) -> None:

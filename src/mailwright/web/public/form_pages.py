@@ -35,7 +35,7 @@ from mailwright.web.public.proof_of_work import (
     is_protected,
     kept_inputs,
     new_challenge,
-    protection_of,
+    new_step,
 )
 from mailwright.web.public.sign_up import FRAMED_WITH_SCRIPT, RETRY_SECONDS
 from mailwright.web.public.subscribers import PublicRoute, link_secrets, wants_json
@@ -194,7 +194,9 @@ async def _ask_again(
         return problem(HTTPStatus.FORBIDDEN, REQUIRED, SOLVE_FIRST, headers=SHARED)
     names = ["email", *map(field_input, form.content.fields), *map(consent_input, form.content.consents)]
     hidden = kept_inputs(given, names) | {"lang": [language]}
-    step = (await protection_of(engine)).new_step(form.form_id)
+    step = await new_step(engine, form.form_id, given, request)
+    if step is None:
+        return await _too_many(request, engine, form, target, language)
     values: dict[str, Any] = {"hidden": hidden, "step": step, "action": form.form_id}
     return await _page(engine, form, "form_step", language, list=target, here=None, **values)
 

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from starlette.requests import Request
+
 from mailwright.app.wiring import Engine
 from mailwright.audience.form_protection import DIFFICULTY_BITS, FormProtection
 from mailwright.web.public.subscribers import link_secrets
@@ -28,10 +30,17 @@ async def new_challenge(engine: Engine, form: str) -> dict[str, Any]:
 async def is_protected(engine: Engine, form: str, given: Mapping[str, Sequence[str]]) -> bool:
     """Return whether the sender did the work, or pressed the button of the second page."""
     protection = await protection_of(engine)
-    challenge, solution, step = (given.get(name, [""])[0] for name in ("challenge", "solution", "step"))
-    if step and await protection.is_person(form, step):
+    names = ("email", "challenge", "solution", "step")
+    email, challenge, solution, step = (given.get(name, [""])[0] for name in names)
+    if step and await protection.is_person(form, email, step):
         return True
     return bool(challenge) and await protection.is_solved(form, challenge, solution)
+
+
+async def new_step(engine: Engine, form: str, given: Mapping[str, Sequence[str]], request: Request) -> str | None:
+    """Return the token of the second page; None if it was shown too often in this hour."""
+    remote_address = request.client.host if request.client else ""
+    return await (await protection_of(engine)).new_step(form, given.get("email", [""])[0], remote_address)
 
 
 def kept_inputs(given: Mapping[str, Sequence[str]], names: Sequence[str]) -> dict[str, list[str]]:

@@ -21,7 +21,7 @@ from mailwright.web.public.proof_of_work import (
     is_protected,
     kept_inputs,
     new_challenge,
-    protection_of,
+    new_step,
 )
 from mailwright.web.public.public_lists import PublicList, find_public_list
 from mailwright.web.public.subscribers import PublicRoute, link_secrets, wants_json
@@ -98,10 +98,14 @@ async def _respond(
                 headers={"Retry-After": RETRY_SECONDS},
             )
         case SignUpResult.RATE_LIMITED:
-            wait, status = {"Retry-After": RETRY_SECONDS}, HTTPStatus.TOO_MANY_REQUESTS
-            return await _page("too_many", engine, public_list, language, status=status, headers=wait, here=None)
+            return await _too_many(engine, public_list, language)
         case other:
             assert_never(other)
+
+
+async def _too_many(engine: EngineDep, public_list: PublicList, language: str) -> Response:
+    wait, status = {"Retry-After": RETRY_SECONDS}, HTTPStatus.TOO_MANY_REQUESTS
+    return await _page("too_many", engine, public_list, language, status=status, headers=wait, here=None)
 
 
 def _form_name(public_list: PublicList) -> str:
@@ -116,7 +120,9 @@ async def _ask_again(
     if wants_json(request):
         return problem(HTTPStatus.FORBIDDEN, REQUIRED, SOLVE_FIRST, headers=SHARED)
     hidden = kept_inputs(given, ("email", "tracking")) | {"lang": [language]}
-    step = (await protection_of(engine)).new_step(_form_name(public_list))
+    step = await new_step(engine, _form_name(public_list), given, request)
+    if step is None:
+        return await _too_many(engine, public_list, language)
     action = public_list.link(public_list.list.list_key)
     values: dict[str, Any] = {"hidden": hidden, "step": step, "action": action}
     return await _page("form_step", engine, public_list, language, here=None, **values)
