@@ -1127,6 +1127,7 @@ async def test_complaint_is_synced_as_unsubscribe(bench: MailoutBench) -> None:
     await bench.work()
     statuses = {row["email"]: row["status"] for row in bench.supabase.rows("subscribers")}
     assert statuses == {"ada@example.com": "unsubscribed", "bob@example.com": "active"}
+    assert bench.supabase.subscriber("ada@example.com")["status_updated_at"]
 
 
 @pytest.mark.parametrize(("first", "then"), [("complaint", "bounce"), ("bounce", "complaint")])
