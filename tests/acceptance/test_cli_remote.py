@@ -55,6 +55,21 @@ async def test_remote_commands_do_the_same_as_local_ones(far: Commands) -> None:
     assert list(far.folder.iterdir()) == []
 
 
+async def test_remote_campaign_is_rescheduled_duplicated_and_archived(far: Commands, api: Api) -> None:
+    await far.ok("list", "create", "news")
+    content = {"subject": "News", "body": "<p>{{ unsubscribe_url }}</p>"}
+    draft = {"name": "News", "lists": ["news"], "content": content}
+    campaign_id = (await api.client.post("/v1/campaigns", json=draft)).json()["campaignId"]
+    moved = await far.ok("campaign", "reschedule", campaign_id, "2099-01-16T09:30")
+    assert moved.out == "News: scheduled for 2099-01-16 09:30:00 UTC.\n"
+    assert (await far.ok("campaign", "reschedule", campaign_id, "now", "--json")).json["scheduledAt"] is None
+    copy = (await far.ok("campaign", "duplicate", campaign_id, "--name", "Again")).out.strip()
+    assert (await far.ok("campaign", "archive", copy)).out == "Archived Again.\n"
+    refused = await far.run("campaign", "pause", campaign_id)
+    assert (refused.code, "The campaign is DRAFT" in refused.err) == (1, True)
+    assert "No messages in doubt." in (await far.ok("campaign", "in-doubt", "list", campaign_id)).out
+
+
 async def test_remote_errors_name_options_and_exit_codes(far: Commands, api: Api) -> None:
     await far.ok("list", "create", "news")
     again = await far.run("list", "create", "news")

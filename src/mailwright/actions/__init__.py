@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 # The modules of each command; the first has its noun. They are imported when the command runs, or when a server starts.
 MODULES: Final = {
     "brand": "brands",
+    "campaign": "campaigns campaign_guard_rails campaign_repeats",
     "contact": "contacts",
     "dead-letter": "dead_letters",
     "dmarc": "dmarc_reports",

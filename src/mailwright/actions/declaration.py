@@ -77,6 +77,7 @@ class Badge(NamedTuple):
     word: str
     tone: Tone
     detail: str = ""
+    shape: str = ""  # the symbol before the word, if not the one of the tone
 
 
 class Moment(NamedTuple):
@@ -167,6 +168,7 @@ class DeclaredAction:
     agent: AgentTool | None
     command_defaults: Mapping[str, Any]  # the defaults of a command that differ from those of the API
     parameters: tuple[str, ...]  # arguments of `run` that stand in the path
+    conflicts: bool  # whether the state of an object can prevent the action
     input: type[BaseModel] | None
     query: type[RequestModel] | None  # the query parameters of a request that can also have a body
     result: type[ResponseModel] | None  # None: no result, or a dict of any form
@@ -279,6 +281,7 @@ class Noun:
         shown: Shown = "",
         is_negative: Callable[[Any], bool] = lambda _result: False,
         agent: AgentTool | None = None,
+        conflicts: bool = False,
         command_defaults: Mapping[str, Any] | None = None,
     ) -> Callable[[Run], Run]:
         """Declare an action. Python refuses a declaration without `scope` and `audit` when its module is imported.
@@ -317,6 +320,7 @@ class Noun:
                 agent=agent,
                 command_defaults=command_defaults or {},
                 parameters=parameters,
+                conflicts=conflicts or audit is not None,
                 input=inputs[0] if inputs else None,
                 query=query,
                 result=result,

@@ -4,13 +4,13 @@ from typing import Annotated
 
 import typer
 
+from mailwright.actions.approvals import send_approval_response
 from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, Tenant, group
 from mailwright.cli.output import clock_time, out, print_json, print_rows, two_lines
 from mailwright.domain.approval import ApprovalStatus
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE, describe_actor
-from mailwright.schemas.approvals import send_approval_response
 from mailwright.sources.send_approvals import SendApproval, SendApprovals
 
 app = group("Articles, mailouts and sequences that wait for a second person, who decides in the dashboard.")

@@ -10,6 +10,18 @@ from typing import Annotated, Final, TypeVar
 import typer
 from rich.text import Text
 
+from mailwright.actions import campaigns, load_noun
+from mailwright.actions.campaign_reports import RecipientQuery
+from mailwright.actions.campaigns import (
+    CampaignExtensionResponse,
+    CampaignRequest,
+    campaign_check_response,
+    campaign_definition,
+    campaign_response,
+    campaign_summary_response,
+    warning_responses,
+)
+from mailwright.actions.exclusions import exclusion_sentence
 from mailwright.app.templates import make_templates
 from mailwright.cli import campaign_input, campaign_reports
 from mailwright.cli.actions import commands, print_explanation
@@ -55,22 +67,21 @@ from mailwright.cli.campaign_options import (
 )
 from mailwright.cli.campaign_output import (
     View,
-    guard_lines,
     limits,
     picture,
     plan_table,
     print_problems,
     print_warnings,
     repeat_text,
-    schedule_text,
     status,
     waiting,
 )
 from mailwright.cli.campaign_repeats import repeat_command
+from mailwright.cli.derived import make_group, perform, print_lines
 from mailwright.cli.exit_codes import NEGATIVE
 from mailwright.cli.json_input import json_object
 from mailwright.cli.opening import Installation, find_tenant, run, show_zone_of, warn_if_held
-from mailwright.cli.options import BlocksFile, HtmlFile, Json, Limit, MarkdownFile, MjmlFile, State, Tenant, group
+from mailwright.cli.options import BlocksFile, HtmlFile, Json, Limit, MarkdownFile, MjmlFile, State, Tenant
 from mailwright.cli.output import aside, clock_time, display, out, print_json, print_rows, two_lines, write_parts
 from mailwright.content.presend_checks import PresendContext, PresendIssue, links_of
 from mailwright.content.template_store import TemplateStore
@@ -82,26 +93,10 @@ from mailwright.domain.message import Source
 from mailwright.domain.permits import MIN_DEFERRAL, BulkLimit
 from mailwright.domain.record_state import RecordState
 from mailwright.domain.schedule import is_past
-from mailwright.domain.states import Resolution
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE, describe_actor
-from mailwright.outbox.lane_operations import RetriedMessages
 from mailwright.outbox.limits import DefaultLimits
-from mailwright.schemas.campaign_reports import RecipientQuery
-from mailwright.schemas.campaigns import (
-    CampaignExtensionResponse,
-    CampaignRequest,
-    campaign_check_response,
-    campaign_definition,
-    campaign_response,
-    campaign_summary_response,
-    failed_recipient_response,
-    in_doubt_message_response,
-    warning_responses,
-)
-from mailwright.schemas.exclusions import exclusion_sentence
 from mailwright.schemas.explanations import campaign_explanation
-from mailwright.schemas.guard_rails import guard_report_response
 from mailwright.schemas.recipient_report import report_csv, report_json
 from mailwright.sources.api.validation import parse_strict
 from mailwright.sources.campaigns import progress, report
@@ -118,23 +113,17 @@ from mailwright.sources.campaigns.definition import CampaignLimits
 from mailwright.sources.campaigns.enqueue import enqueue_batch
 from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.extension import preview_extension
-from mailwright.sources.campaigns.failed_recipients import FailedRecipient, list_failed, list_in_doubt
-from mailwright.sources.campaigns.failures import CampaignFailures
-from mailwright.sources.campaigns.guard_actions import CampaignGuardActions
 from mailwright.sources.campaigns.numbers import load_numbers
 from mailwright.sources.campaigns.plan import CampaignPlans
 from mailwright.sources.campaigns.queue_recorder import refresh_queue
 from mailwright.sources.campaigns.records import Actor, Campaign
-from mailwright.sources.campaigns.removal import CampaignRemoval
 from mailwright.sources.campaigns.review import digest_checked
 from mailwright.sources.campaigns.variants import CampaignNotStartable
 from mailwright.texts.ab_tests import ab_test_text
-from mailwright.texts.buckets import retry_text
 from mailwright.texts.explanations import bulk_limit_text, campaign_text, deferral_text
 
-app = group("Campaigns: one email for many recipients.")
-in_doubt = group("Messages of a campaign without a definite provider response.")
-app.add_typer(in_doubt, name="in-doubt")
+noun = load_noun("campaign")
+app = make_group(noun)
 
 ACTOR: Final = Actor(CONSOLE, None)
 WATCH_SECONDS: Final = 1.0
@@ -150,8 +139,6 @@ Reviewed = Annotated[
 CampaignId = Annotated[
     str, typer.Argument(metavar="ID", help="The campaign id that `campaign create` prints.", show_default=False)
 ]
-
-ManyRows = Annotated[int, typer.Option(min=1, max=100_000, help="Maximum number of rows.")]
 
 Found = TypeVar("Found")
 
@@ -248,7 +235,7 @@ def list_command(
 
 
 def _list_approvals(wanted: ListedApproval, tenant: str, limit: int, *, as_json: bool) -> None:
-    from mailwright.schemas.approvals import campaign_approval_response  # noqa: PLC0415 - only these commands need it
+    from mailwright.actions.approvals import campaign_approval_response  # noqa: PLC0415 - only these commands need it
 
     async def work(at: Installation) -> list[CampaignApproval]:
         owner, approvals = await find_tenant(at, tenant), _approvals(at)
@@ -356,152 +343,23 @@ def start(
         out.print(bulk_limit_text(limit), markup=False, soft_wrap=True)
 
 
-@app.command("override-sender-rules")
-def override_sender_rules(campaign_id: CampaignId) -> None:
-    """Send a campaign that is on hold because it does not meet the large mailbox providers' sender rules."""
-    _act(lambda campaigns: campaigns.override_rules(ACTOR, campaign_id))
-
-
-@app.command()
-def reschedule(
-    campaign_id: CampaignId,
-    time: Annotated[
-        str,
-        typer.Argument(
-            metavar="TIME",
-            help="The send time, for example 2027-01-15T08:00, in the tenant's time zone unless one is given; or now.",
-            show_default=False,
-        ),
-    ],
-    reviewed: Reviewed = None,
-) -> None:
-    """Change the send time of a draft, or of a campaign that has not begun to send."""
-
-    async def work(at: Installation) -> View:
-        await _found(at, campaign_id)
-        sends_at = campaign_input.send_time(time, display.zone)
-        await _campaigns(at).reschedule(ACTOR, campaign_id, sends_at, reviewed=reviewed)
-        return await _view(at, campaign_id)
-
-    view = _run(work)
-    out.print(f"{view.campaign.name}: {schedule_text(view)}.", markup=False, soft_wrap=True)
-
-
-@app.command()
-def move(
-    campaign_id: CampaignId,
-    position: Annotated[
-        int, typer.Argument(min=1, max=1_000_000, help="1 is first; a large number is last.", show_default=False)
-    ],
-) -> None:
-    """Move a queued campaign to another position in its tenant's queue."""
-
-    async def work(at: Installation) -> tuple[Campaign, int]:
-        return await _campaigns(at).move(ACTOR, campaign_id, position)
-
-    campaign, place = _run(work)
-    out.print(f"{campaign.name} is now number {place} in the queue.", markup=False, soft_wrap=True)
-
-
-@app.command()
-def pause(campaign_id: CampaignId) -> None:
-    """Pause a campaign after the batch in flight. It keeps its position in the queue."""
-    _act(lambda campaigns: campaigns.pause(ACTOR, campaign_id))
-
-
-@app.command()
-def resume(campaign_id: CampaignId, reviewed: Reviewed = None) -> None:
-    """Resume a paused campaign."""
-    _act(lambda campaigns: campaigns.resume(ACTOR, campaign_id, reviewed=reviewed))
-
-
 @app.command()
 def cancel(
     campaign_id: CampaignId,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Cancel a campaign. Messages already sent stay in the report."""
+    path = {"campaign_id": campaign_id}
     if not yes:
-        view = _run(lambda at: _view(at, campaign_id))
-        remaining = view.numbers.counts.remaining if view.numbers else 0
+        found = perform(noun.find(campaigns.show), {}, path=path)
+        remaining = 0
+        if (counts := found.counts) is not None:
+            remaining = counts.not_enqueued + counts.waiting + counts.sending
         have = "has" if remaining == 1 else "have"
         unsent = f"{_people(remaining)} {have} not received it yet. " if remaining else ""
-        typer.confirm(f"Cancel {view.campaign.name}? {unsent}This cannot be undone.", abort=True)
-    _act(lambda campaigns: campaigns.cancel(ACTOR, campaign_id))
-
-
-@app.command()
-def withdraw(campaign_id: CampaignId) -> None:
-    """Turn a campaign that has not begun to send back into a draft, for example to edit it."""
-    _show_status(_run(lambda at: _removal(at).withdraw(ACTOR, campaign_id)))
-
-
-@app.command()
-def archive(campaign_id: CampaignId) -> None:
-    """Hide a draft or a finished campaign from lists. Its messages and report stay."""
-    campaign = _run(lambda at: _removal(at).archive(ACTOR, campaign_id))
-    out.print(f"Archived {campaign.name}.", markup=False, soft_wrap=True)
-
-
-@app.command()
-def delete(campaign_id: CampaignId) -> None:
-    """Delete a campaign that never started."""
-    campaign = _run(lambda at: _removal(at).delete(ACTOR, campaign_id))
-    again = f"`mailwright campaign restore {campaign_id}` brings it back."
-    out.print(f"Deleted {campaign.name}. {again}", markup=False, soft_wrap=True)
-
-
-@app.command()
-def restore(campaign_id: CampaignId) -> None:
-    """Bring back an archived or deleted campaign."""
-    campaign = _run(lambda at: _removal(at).restore(ACTOR, campaign_id))
-    out.print(f"Restored {campaign.name}.", markup=False, soft_wrap=True)
-
-
-@app.command("accept-failures")
-def accept_failures(campaign_id: CampaignId) -> None:
-    """Accept the failed recipients and mark the campaign as sent."""
-    _show_status(_run(lambda at: _failures(at).accept_failures(ACTOR, campaign_id)))
-
-
-@app.command("guard-rails")
-def guard_rails_command(campaign_id: CampaignId, as_json: Json = False) -> None:
-    """Show the guard rails of a started campaign, their counts and their actions so far."""
-    report = _run(lambda at: _guard(at).report(campaign_id, tenant_id=None))
-    if as_json:
-        print_json(guard_report_response(report).to_dict())
-        return
-    for line in guard_lines(report):
-        out.print(line, markup=False, soft_wrap=True)
-
-
-@app.command("open-wave")
-def open_wave(
-    campaign_id: CampaignId,
-    wave: Annotated[
-        int | None,
-        typer.Option(help="The number of the open wave. Refuse if another wave is open.", show_default=False),
-    ] = None,
-    reviewed: Reviewed = None,
-) -> None:
-    """Open the next wave of a campaign now, also if its guard rails hold it."""
-    _show_status(_run(lambda at: _guard(at).open_next_wave(ACTOR, campaign_id, wave=wave, reviewed=reviewed)))
-
-
-@app.command("accept-incidents")
-def accept_incidents(campaign_id: CampaignId) -> None:
-    """End a warning or a slow-down by the guard rails. Only messages sent from now on count."""
-    _show_status(_run(lambda at: _guard(at).accept_incidents(ACTOR, campaign_id)))
-
-
-@app.command("retry-failed")
-def retry_failed(campaign_id: CampaignId) -> None:
-    """Retry the failed recipients with a fresh set of attempts. Bounced and suppressed addresses are left out."""
-
-    async def work(at: Installation) -> RetriedMessages:
-        return (await _failures(at).retry_failed(ACTOR, campaign_id))[1]
-
-    out.print(retry_text(_run(work)), soft_wrap=True)
+        typer.confirm(f"Cancel {found.name}? {unsent}This cannot be undone.", abort=True)
+    cancelled = perform(noun.find(campaigns.cancel), {}, path=path)
+    print_lines(campaigns.shown_status(cancelled, {}), cancelled)
 
 
 @app.command()
@@ -550,19 +408,6 @@ def winner(
         print_json(campaign_response(view.campaign, view.numbers).to_dict()["abTest"])
     else:
         out.print(ab_test_text(report) if report else "The campaign has no A/B test.", markup=False, soft_wrap=True)
-
-
-@app.command()
-def duplicate(
-    campaign_id: CampaignId,
-    name: Annotated[str | None, typer.Option(help="The internal name.", show_default=False)] = None,
-) -> None:
-    """Create a draft with the same content and audience and print only its id on stdout."""
-
-    async def work(at: Installation) -> Campaign:
-        return await _campaigns(at).duplicate(ACTOR, campaign_id, name)
-
-    typer.echo(_run(work).campaign_id)
 
 
 @app.command("test")
@@ -725,7 +570,7 @@ def withdraw_approval(
 
 
 def _print_plan(report: PlanReport, *, as_json: bool) -> None:
-    from mailwright.schemas.approvals import plan_response  # noqa: PLC0415 - only these commands need it
+    from mailwright.actions.approvals import plan_response  # noqa: PLC0415 - only these commands need it
 
     if as_json:
         print_json(plan_response(report).to_dict())
@@ -777,63 +622,12 @@ def report_command(
     _run(work)
 
 
-@app.command()
-def failures(
-    campaign_id: CampaignId,
-    limit: ManyRows = 100,
-    as_json: Json = False,
-) -> None:
-    """List the failed recipients with their errors."""
-    found = _run(lambda at: _recipients(at, campaign_id, list_failed, limit))
-    if as_json:
-        print_json([failed_recipient_response(each).to_dict() for each in found])
-        return
-    rows = (
-        (each.email, each.error_code, each.error_reason, each.attempts, clock_time(each.failed_at)) for each in found
-    )
-    print_rows(("Address", "Code!", "Reason", "Attempts#", "Failed ({zone})!"), rows, nothing="No failed recipients.")
-
-
 app.command("excluded")(excluded_command)
 app.command("figures")(campaign_reports.figures_command)
 app.command("history")(campaign_reports.history_command)
 app.command("segment")(campaign_reports.segment_command)
 app.command("resend")(campaign_reports.resend_command)
 app.command("repeat")(repeat_command)
-
-
-@in_doubt.command("list")
-def list_doubts(campaign_id: CampaignId, limit: ManyRows = 100, as_json: Json = False) -> None:
-    """List the messages in doubt: the provider may or may not have them."""
-    found = _run(lambda at: _recipients(at, campaign_id, list_in_doubt, limit))
-    if as_json:
-        print_json([in_doubt_message_response(each).to_dict() for each in found])
-        return
-    rows = ((each.email, each.outbox_id, each.error_code, clock_time(each.failed_at)) for each in found)
-    print_rows(("Address", "Message", "Code!", "Since ({zone})!"), rows, nothing="No messages in doubt.")
-
-
-@in_doubt.command("resolve")
-def resolve_doubts(
-    campaign_id: CampaignId,
-    resolution: Annotated[Resolution, typer.Option("--as", help="The resolution.", show_default=False)],
-) -> None:
-    """Resolve all messages in doubt: they were sent, must be sent again, or remain unknown."""
-
-    async def work(at: Installation) -> int:
-        return (await _failures(at).resolve_in_doubt(ACTOR, campaign_id, resolution))[1]
-
-    count = _run(work)
-    out.print(f"{count:,} {'message' if count == 1 else 'messages'} in doubt resolved as {resolution}.")
-
-
-async def _recipients(
-    at: Installation, campaign_id: str, list_page: Callable[..., Awaitable[list[FailedRecipient]]], limit: int
-) -> list[FailedRecipient]:
-    campaign = await _found(at, campaign_id)
-    async with at.database.read() as tx:
-        place = await progress.find_position(tx, campaign.key)
-        return [] if place is None else await list_page(tx, place.lane, limit=limit)
 
 
 def _run(work: Callable[[Installation], Awaitable[Found]]) -> Found:
@@ -846,14 +640,6 @@ def _run(work: Callable[[Installation], Awaitable[Found]]) -> Found:
         raise typer.Exit(NEGATIVE) from refused
     except NotFound as error:
         raise NotFound("There is no campaign with this id.") from error
-
-
-def _act(work: Callable[[Campaigns], Awaitable[Campaign]]) -> None:
-    _show_status(_run(lambda at: work(_campaigns(at))))
-
-
-def _show_status(campaign: Campaign) -> None:
-    out.print(Text.assemble(f"{campaign.name} is now ", status(campaign.status)), soft_wrap=True)
 
 
 def _campaigns(at: Installation) -> Campaigns:
@@ -871,18 +657,6 @@ def _defaults(at: Installation) -> DefaultLimits:
     from mailwright.providers.route import providers_of  # noqa: PLC0415
 
     return defaults_of(at.settings, providers_of(at.settings))
-
-
-def _removal(at: Installation) -> CampaignRemoval:
-    return CampaignRemoval(at.database, at.clock)
-
-
-def _failures(at: Installation) -> CampaignFailures:
-    return CampaignFailures(at.database, at.clock)
-
-
-def _guard(at: Installation) -> CampaignGuardActions:
-    return CampaignGuardActions(at.database, at.clock, _guard_rails(at))
 
 
 def _guard_rails(at: Installation) -> InstallationRails:

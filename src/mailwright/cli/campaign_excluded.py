@@ -5,13 +5,13 @@ from typing import Annotated
 
 import typer
 
+from mailwright.actions.exclusions import excluded_contact_response, excluded_csv, exclusion_text
 from mailwright.app.templates import make_templates
 from mailwright.audience.eligibility import Exclusion
 from mailwright.audience.exclusions import ExcludedContact, NamedAudience, excluded_contacts, list_excluded
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json
 from mailwright.cli.output import print_json, print_rows
-from mailwright.schemas.exclusions import excluded_contact_response, excluded_csv, exclusion_text
 from mailwright.sources.campaigns.campaigns import Campaigns
 from mailwright.sources.campaigns.checks import named_audience
 

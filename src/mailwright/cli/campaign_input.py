@@ -1,7 +1,6 @@
 """Turn campaign options into a campaign definition of the HTTP API."""
 
 from collections.abc import Mapping
-from datetime import tzinfo
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,10 +10,8 @@ import typer
 from mailwright.cli.json_input import json_object
 from mailwright.content.formats import TemplateFormat
 from mailwright.content.mime import EmailAttachment
-from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput
 from mailwright.domain.foreign_json import load_json
-from mailwright.domain.schedule import parse_time
 from mailwright.sources.api.requests import parse_file
 from mailwright.sources.campaigns.definition import UtmParameters
 from mailwright.sources.campaigns.records import Campaign
@@ -142,16 +139,6 @@ def named_attachment(campaign: Campaign, name: str) -> str:
     if found:
         raise InvalidInput(f"Several attachments are named {name}; give the id: {', '.join(found)}.", field="detach")
     raise InvalidInput(f"The campaign has no attachment {name}.", field="detach")
-
-
-def send_time(text: str, zone: tzinfo) -> Instant | None:
-    """Parse a send time. A time without a zone is in `zone`. Return None for `now`."""
-    if text == "now":
-        return None
-    try:
-        return parse_time(text, zone)
-    except (ValueError, OverflowError) as error:
-        raise InvalidInput("must look like 2027-01-15T08:00 or 2027-01-15T08:00+01:00", field="TIME") from error
 
 
 def json_or_text(text: str) -> Any:

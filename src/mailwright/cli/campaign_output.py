@@ -16,7 +16,6 @@ from mailwright.domain.clock import Instant
 from mailwright.domain.sizes import size_text
 from mailwright.sources.campaigns.approvals import PlanReport
 from mailwright.sources.campaigns.engagement import CampaignEngagement
-from mailwright.sources.campaigns.guard_rails import GuardReport
 from mailwright.sources.campaigns.numbers import CampaignNumbers
 from mailwright.sources.campaigns.plan import PlannedRepeat
 from mailwright.sources.campaigns.progress import CampaignMessageCounts, QueuePosition
@@ -24,7 +23,7 @@ from mailwright.sources.campaigns.records import Campaign
 from mailwright.sources.campaigns.variants import CampaignProblem
 from mailwright.texts.ab_tests import ab_test_text
 from mailwright.texts.buckets import bucket_parts
-from mailwright.texts.explanations import GUARD_ACTIONS, deferral_text, guard_finding_text
+from mailwright.texts.explanations import deferral_text
 
 SHAPES: Final = {
     CampaignStatus.DRAFT: ("·", "bright_black"),
@@ -63,14 +62,6 @@ def waiting(place: QueuePosition | None, now: Instant) -> str | None:
     if place is None or place.defer_reason is None:
         return None
     return deferral_text(place.defer_reason, place.deferred_until, now, display.zone)
-
-
-def schedule_text(view: View) -> str:
-    """Return a text like `scheduled for 2027-01-15 08:00:00 Europe/Lisbon`, `no send time` or `to be sent now`."""
-    scheduled_at = view.campaign.definition.scheduled_at
-    if scheduled_at is not None:
-        return f"scheduled for {zone_time(scheduled_at)}"
-    return "no send time" if view.campaign.status is CampaignStatus.DRAFT else "to be sent now"
 
 
 def repeat_text(campaign: Campaign) -> str | None:
@@ -148,22 +139,6 @@ def _guard_rail_text(name: str, value: float | str) -> str:
     """Return `complaint stop 0.2 %`."""
     words = name.removesuffix("_percent").replace("_", " ")
     return f"{words} {value} %" if name.endswith("_percent") else f"{words} {str(value).replace('_', ' ')}"
-
-
-def guard_lines(report: GuardReport) -> Iterable[str]:
-    """Yield the counts of the guard rails, their thresholds and their actions so far."""
-    counts, rails, state = report.counts, report.rails, report.state
-    if report.wave is not None and report.waves is not None:
-        opens_at = report.waves.opens_at
-        opens = "" if opens_at is None else f", the next one opens at {zone_time(opens_at)}"
-        yield f"wave {report.wave} of {len(report.waves.percents) + 1}{opens}"
-    since = f" since {zone_time(state.since)}" if state.since else ""
-    yield f"{counts.messages:,} emails{since}: {counts.hard_bounces:,} hard bounces, {counts.complaints:,} complaints"
-    yield f"hard bounces: warn at {rails.hard_bounce_warn_percent:g} %, stop at {rails.hard_bounce_stop_percent:g} %"
-    yield f"complaints: warn at {rails.complaint_warn_percent:g} %, stop at {rails.complaint_stop_percent:g} %"
-    if state.finding is not None:
-        done = GUARD_ACTIONS[state.finding.action]
-        yield f"{done} at {zone_time(state.found_at or 0)}: {guard_finding_text(state.finding)}"
 
 
 def _audience(campaign: Campaign) -> Iterable[str]:

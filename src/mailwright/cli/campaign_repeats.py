@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
+from mailwright.actions.campaign_repeats import CampaignRepeatRequest, campaign_repeat_response
 from mailwright.app.templates import make_templates
 from mailwright.cli.campaign_output import print_problems, print_warnings
 from mailwright.cli.campaign_reports import CampaignId, sender_rules
@@ -13,7 +14,6 @@ from mailwright.cli.options import Json
 from mailwright.cli.output import aside, clock_time, out, print_json, zone_time
 from mailwright.domain.errors import InvalidInput
 from mailwright.outbox.audit_log import CONSOLE
-from mailwright.schemas.campaign_repeats import CampaignRepeatRequest, campaign_repeat_response
 from mailwright.sources.api.validation import parse_strict
 from mailwright.sources.campaigns.campaigns import Campaigns
 from mailwright.sources.campaigns.records import Actor

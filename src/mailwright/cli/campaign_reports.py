@@ -7,15 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from mailwright.actions.segments import segment_response
-from mailwright.app.templates import make_templates
-from mailwright.cli.opening import Installation, find_tenant, run, show_zone_of
-from mailwright.cli.options import Json, Limit, Tenant
-from mailwright.cli.output import clock_time, out, print_json, print_rows, two_lines, write_parts
-from mailwright.domain.recipient_providers import RecipientProvider
-from mailwright.outbox import tenants
-from mailwright.outbox.audit_log import CONSOLE
-from mailwright.schemas.campaign_reports import (
+from mailwright.actions.campaign_reports import (
     CampaignReportResponse,
     CampaignResendRequest,
     CampaignSegmentRequest,
@@ -25,6 +17,14 @@ from mailwright.schemas.campaign_reports import (
     figures_csv,
     history_csv,
 )
+from mailwright.actions.segments import segment_response
+from mailwright.app.templates import make_templates
+from mailwright.cli.opening import Installation, find_tenant, run, show_zone_of
+from mailwright.cli.options import Json, Limit, Tenant
+from mailwright.cli.output import clock_time, out, print_json, print_rows, two_lines, write_parts
+from mailwright.domain.recipient_providers import RecipientProvider
+from mailwright.outbox import tenants
+from mailwright.outbox.audit_log import CONSOLE
 from mailwright.sources.api.validation import parse_strict
 from mailwright.sources.campaigns.campaigns import Campaigns
 from mailwright.sources.campaigns.comparison import CampaignResult, load_history

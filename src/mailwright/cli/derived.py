@@ -239,7 +239,7 @@ def _field_parameter(action: DeclaredAction, name: str, field: FieldInfo) -> ins
     encoding: dict[str, Any] = {"encoding": "utf-8"} if find_annotation(field, FromFile) else {}
     if metavar := find_annotation(field, Argument):
         shown = typer.Argument(metavar=metavar.metavar, help=help_, show_default=False, **encoding)
-        kind = list[kind] if is_many else kind  # type: ignore[valid-type]
+        kind = str if metavar.null else list[kind] if is_many else kind  # type: ignore[valid-type]
         return _parameter(name, Annotated[kind, shown], inspect.Parameter.empty if field.is_required() else default)
     bounds = {each.__class__: each for each in field.metadata}
     limits = {"min": bounds[Ge].ge, "max": bounds[Le].le} if Ge in bounds and Le in bounds else {}
@@ -376,9 +376,9 @@ def _shown(value: Any) -> Any:
         case Moment(iso, names_zone):
             text = clock_time(None if iso is None else to_instant(datetime.fromisoformat(iso)))
             return f"{text} {display.zone}" if names_zone else text
-        case Badge(word, tone, detail):
-            shape, colour = _TONES[tone]
-            return Text(f"{shape} {word}{f': {detail}' if detail else ''}", style=colour)
+        case Badge(word, tone, detail, shape):
+            usual, colour = _TONES[tone]
+            return Text(f"{shape or usual} {word}{f': {detail}' if detail else ''}", style=colour)
         case TwoLines(first, second):
             return two_lines(str(_shown(first)), str(_shown(second)))
         case tuple():

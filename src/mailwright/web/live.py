@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from mailwright.actions.campaigns import progress_response
 from mailwright.domain.clock import Clock
 from mailwright.domain.errors import NotDurable
 from mailwright.ops.logs import logger
 from mailwright.outbox.limits import DefaultLimits
-from mailwright.schemas.campaigns import progress_response
 from mailwright.sources.campaigns.queue_progress import queue_progress
 from mailwright.storage.database import Database
 

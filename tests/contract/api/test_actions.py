@@ -25,9 +25,27 @@ OF_PLATFORM = [action for action in ACTIONS if action.is_platform]
 FILTER = {"tag": "vip"}
 A_SEQUENCE = {"name": "Welcome", "trigger": {"manual": True}, "steps": [{"id": "pause", "wait": {"days": 1}}]}
 # A valid body of each action that takes one. The names of path parameters follow below.
+CAMPAIGN = {
+    "name": "News",
+    "lists": ["weekly"],
+    "filter": {"tag": "nobody"},
+    "content": {"subject": "News", "body": "<p>{{ unsubscribe_url }}</p>"},
+}
 BODIES: dict[str, Any] = {
     "brand save_brand": {"name": "Acme"},
     "brand edit_brand": {"primary": "#112233"},
+    "campaign create": CAMPAIGN,
+    "campaign edit": {**CAMPAIGN, "name": "Renamed"},
+    "campaign reschedule": {"scheduledAt": None},
+    "campaign move": {"position": 1},
+    "campaign resolve_in_doubt": {"as": "close"},
+    "campaign duplicate": {},
+    "campaign test": {"addresses": ["me@example.com"]},
+    "campaign extend": {},
+    "campaign choose_winner": {"version": "A"},
+    "campaign edit_limits": {"dailyLimit": 5},
+    "campaign attach": {"filename": "a.txt", "content": "aGVsbG8="},
+    "campaign set_repeat": {"time": "09:00"},
     "contact snooze": {"until": "2027-06-01T00:00:00Z"},
     "contact put": {"legalBasis": "contract"},
     "domain add": {"name": "fresh.example"},
@@ -65,6 +83,25 @@ BODIES: dict[str, Any] = {
 }
 # Actions that are audited only if they change something, which their request here does not.
 UNCHANGED = {"domain check"}
+# Actions that need a campaign with recipients, while the one here is an empty draft. Other tests perform them.
+NEED_RECIPIENTS = {
+    "campaign start",
+    "campaign override_sender_rules",
+    "campaign move",
+    "campaign pause",
+    "campaign resume",
+    "campaign withdraw",
+    "campaign retry_failed",
+    "campaign resolve_in_doubt",
+    "campaign accept_failures",
+    "campaign show_extension",
+    "campaign extend",
+    "campaign choose_winner",
+    "campaign show_guard_rails",
+    "campaign accept_incidents",
+    "campaign open_wave",
+    "campaign show_repeat",
+}
 # Actions that create the object in the caller's tenant.
 MAKES_ONES_OWN = {"contact put", "template write"}
 
@@ -102,6 +139,9 @@ async def places(api: Api) -> dict[str, str]:
     key = await api.engine.keys.issue(1, "spare")
     await api.engine.users.create("linus", PASSWORD, Role.VIEWER, actor="test")
     platform = {"tenantName": "empty", "keyId": str(key.id), "login": "linus", "settingName": "daily_limit"}
+    campaign = (await api.client.post("/v1/campaigns", json=CAMPAIGN)).json()["campaignId"]
+    attached = await api.client.post(f"/v1/campaigns/{campaign}/attachments", json=BODIES["campaign attach"])
+    named |= {"campaignId": campaign, "attachmentId": attached.json()["attachments"][0]["attachmentId"]}
     return {**named, **platform, "webhookId": webhook, "deliveryId": delivery}
 
 
@@ -203,7 +243,19 @@ async def test_stored_scopes_of_the_other_kind_are_ignored(api: Api) -> None:
 async def test_each_action_works_with_its_scope_and_is_audited(
     api: Api, platform: httpx.AsyncClient, places: dict[str, str]
 ) -> None:
-    last = ("archive", "restore", "remove", "revoke", "unset", "disable", "enable", "delete", "erase", "show_erasure")
+    last = (
+        "cancel",
+        "archive",
+        "restore",
+        "remove",
+        "revoke",
+        "unset",
+        "disable",
+        "enable",
+        "delete",
+        "erase",
+        "show_erasure",
+    )
     for action in sorted(ACTIONS, key=lambda each: last.index(each.name) if each.name in last else -1):
         await api.client.post("/v1/suppressions", json={"email": "bob@example.com"})  # Another action has lifted it.
         async with api.engine.database.write() as tx:
@@ -213,6 +265,9 @@ async def test_each_action_works_with_its_scope_and_is_audited(
             await tx.execute(update(sender_domains).values(verified_at=1))  # Only its keys can be rotated.
         client = platform if action.is_platform else api.client
         answer = await client.request(**request_of(action, places))
+        if named(action) in NEED_RECIPIENTS:
+            assert answer.status_code in (404, 409, 422), (named(action), answer.text)
+            continue
         assert answer.status_code == action.status, (named(action), answer.text)
         async with api.engine.database.read() as tx:
             rows = await tx.execute(select(audit_log.c.action, audit_log.c.actor))

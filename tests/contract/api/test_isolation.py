@@ -26,6 +26,7 @@ A_SEQUENCE = {"name": "Theirs", "trigger": {"manual": True}, "steps": [{"id": "e
 BODIES: dict[str, Any] = {
     "SendRequest": a_request(),
     "BatchRequest": {"messages": [a_request()]},
+    "CampaignResolveRequest": {"as": "close"},
     "ResolveRequest": {"as": "close"},
     "SuppressionRequest": {"email": "theirs@example.com"},
     "ListRequest": {"listKey": "theirs"},

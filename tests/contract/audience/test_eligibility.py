@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from mailwright.actions.exclusions import exclusion_text
 from mailwright.audience import contacts as contact_store
 from mailwright.audience.attribute_names import find_case_mistakes
 from mailwright.audience.contacts import ContactChange
@@ -21,7 +22,6 @@ from mailwright.audience.status import ContactStatusService
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.outbox.audit_log import list_entries
-from mailwright.schemas.exclusions import exclusion_text
 from mailwright.sources.campaigns.checks import require_existing
 from mailwright.storage.database import Database
 from mailwright.storage.tables import contacts

@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import select, update
 
 from mailwright.access.roles import Role
+from mailwright.actions.approvals import plan_response
 from mailwright.app.sending import release_sending
 from mailwright.checks.health import check_health
 from mailwright.content.blocks.feed import FeedItem, FeedUnreachable, InvalidFeed
@@ -15,7 +16,6 @@ from mailwright.content.template_store import TemplateStore
 from mailwright.domain.clock import DAY, HOUR, MINUTE, isoformat
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound, NotPossibleNow
 from mailwright.outbox.sending_hold import DueMessages, HoldReason, SendingHold, hold_sending
-from mailwright.schemas.approvals import plan_response
 from mailwright.sources.campaigns.campaigns import Campaigns
 from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.records import Campaign

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from mailwright.access.roles import Role
+from mailwright.actions.campaigns import campaign_summary_response
 from mailwright.app.wiring import Engine, make_campaign_repeats
 from mailwright.domain.clock import HOUR, ManualClock, isoformat
-from mailwright.schemas.campaigns import campaign_summary_response
 from mailwright.sources.campaigns.records import Actor
 from mailwright.sources.campaigns.repeat_worker import RepeatWorker
 from mailwright.sources.recurrence_fields import ScheduleFields

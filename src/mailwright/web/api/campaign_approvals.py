@@ -9,10 +9,7 @@ from starlette.responses import Response
 from mailwright.access.api_keys import Caller
 from mailwright.access.roles import Forbidden, Role, Scope
 from mailwright.access.users import User
-from mailwright.app.wiring import Engine
-from mailwright.domain.errors import NotFound
-from mailwright.outbox import tenants
-from mailwright.schemas.approvals import (
+from mailwright.actions.approvals import (
     ApprovalRequest,
     ApprovalResponse,
     ApprovalRuleRequest,
@@ -25,7 +22,10 @@ from mailwright.schemas.approvals import (
     plan_response,
     send_approval_response,
 )
-from mailwright.schemas.campaigns import CampaignRefused
+from mailwright.actions.campaigns import CampaignRefused
+from mailwright.app.wiring import Engine
+from mailwright.domain.errors import NotFound
+from mailwright.outbox import tenants
 from mailwright.sources.api.validation import parse_strict
 from mailwright.sources.campaigns.records import Actor
 from mailwright.sources.campaigns.variants import CampaignNotStartable

@@ -1,53 +1,22 @@
-"""HTTP routes of contacts who are excluded from the audience of a campaign."""
+"""Download the contacts who are excluded from the audience of a campaign, as a stream."""
 
 from http import HTTPStatus
-from typing import Annotated
 
-from fastapi import Query
 from starlette.responses import Response, StreamingResponse
 
 from mailwright.access.roles import Scope
-from mailwright.audience.exclusions import NamedAudience, excluded_contacts, list_excluded
-from mailwright.schemas.exclusions import (
-    ExcludedContactListResponse,
-    ExclusionPage,
-    excluded_contact_response,
+from mailwright.actions.exclusions import (
     excluded_csv,
 )
-from mailwright.schemas.paging import decode_cursor
+from mailwright.audience.exclusions import NamedAudience, excluded_contacts
 from mailwright.sources.campaigns.checks import named_audience
 from mailwright.web.api.caller import CallerDep
 from mailwright.web.api.campaign_sender import RequireCampaignSender
-from mailwright.web.api.openapi import describe_files, describe_responses
+from mailwright.web.api.openapi import describe_files
 from mailwright.web.api.routes import Routes
-from mailwright.web.bodies import json_response
 from mailwright.web.state import EngineDep
 
 router = Routes(prefix="/v1/campaigns", tags=["campaigns"], dependencies=[RequireCampaignSender])
-
-
-@router.get(
-    "/{campaignId}/excluded",
-    scope=Scope.READ,
-    responses=describe_responses({HTTPStatus.OK: ExcludedContactListResponse}, HTTPStatus.NOT_FOUND),
-)
-async def excluded(
-    campaignId: str,  # noqa: N803
-    engine: EngineDep,
-    caller: CallerDep,
-    page: Annotated[ExclusionPage, Query()],
-) -> Response:
-    """List the contacts in the audience who may not receive the campaign, with the reason for each."""
-    named = await _audience(engine, caller.tenant_id, campaignId)
-    after = decode_cursor("excluded", page.cursor)[0] if page.cursor is not None else 0
-    async with engine.database.read() as tx:
-        found = await list_excluded(tx, named, engine.clock.now(), limit=page.limit, after=after, reason=page.reason)
-    return json_response(
-        ExcludedContactListResponse(
-            contacts=[excluded_contact_response(contact) for contact in found],
-            next_cursor=page.next_cursor("excluded", [contact.key for contact in found]),
-        )
-    )
 
 
 @router.get(

@@ -7,9 +7,7 @@ from fastapi import Query, Request
 from starlette.responses import Response, StreamingResponse
 
 from mailwright.access.roles import Scope
-from mailwright.actions.segments import SegmentResponse, segment_response
-from mailwright.app.wiring import Engine
-from mailwright.schemas.campaign_reports import (
+from mailwright.actions.campaign_reports import (
     CampaignHistoryResponse,
     CampaignRecipientListResponse,
     CampaignReportResponse,
@@ -23,7 +21,9 @@ from mailwright.schemas.campaign_reports import (
     history_csv,
     recipient_response,
 )
-from mailwright.schemas.campaigns import CampaignResponse, campaign_response
+from mailwright.actions.campaigns import CampaignResponse, campaign_response
+from mailwright.actions.segments import SegmentResponse, segment_response
+from mailwright.app.wiring import Engine
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.schemas.recipient_report import report_csv as csv_lines
 from mailwright.sources.api.validation import parse_strict

@@ -75,7 +75,7 @@ def _endpoint(action: DeclaredAction) -> Callable[..., Coroutine[Any, Any, Respo
 def _problems(action: DeclaredAction) -> Iterator[HTTPStatus]:
     if action.parameters:
         yield HTTPStatus.NOT_FOUND
-    if action.audit is not None:
+    if action.conflicts:
         yield HTTPStatus.CONFLICT
     if action.has_body:
         yield from BODY_PROBLEMS

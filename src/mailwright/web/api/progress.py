@@ -6,8 +6,8 @@ from fastapi import Request
 from starlette.responses import Response, StreamingResponse
 
 from mailwright.access.roles import Scope
+from mailwright.actions.campaigns import ProgressResponse, progress_response
 from mailwright.domain.errors import Unauthorized
-from mailwright.schemas.campaigns import ProgressResponse, progress_response
 from mailwright.sources.campaigns.queue_progress import queue_progress
 from mailwright.web.api.caller import CallerDep, caller_of
 from mailwright.web.api.openapi import describe_responses

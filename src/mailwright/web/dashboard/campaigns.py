@@ -11,6 +11,8 @@ from starlette.responses import RedirectResponse, Response
 
 from mailwright.access.roles import Role
 from mailwright.access.users import email_of
+from mailwright.actions.campaign_reports import RecipientShow, parse_recipient_filter
+from mailwright.actions.exclusions import EXCLUSION_TEXT
 from mailwright.app.wiring import Engine
 from mailwright.audience import lists, segments
 from mailwright.content.presend_checks import PresendContext
@@ -24,8 +26,6 @@ from mailwright.domain.states import EventType, Resolution
 from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.outbox import audit_log
 from mailwright.outbox.workers import sending_rate
-from mailwright.schemas.campaign_reports import RecipientShow, parse_recipient_filter
-from mailwright.schemas.exclusions import EXCLUSION_TEXT
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.sources.api.validation import RequestInvalid
 from mailwright.sources.campaigns import progress, report

@@ -7,13 +7,13 @@ from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
 from mailwright.access.roles import Role
+from mailwright.actions.exclusions import EXCLUSION_TEXT
 from mailwright.app.wiring import Engine
 from mailwright.domain.approval import TOLERANCE_PERCENT, ApprovalStatus
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound, NotPossibleNow
 from mailwright.domain.translation import gettext
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import describe_actor
-from mailwright.schemas.exclusions import EXCLUSION_TEXT
 from mailwright.sources.campaigns.approvals import SecondPersonRequired
 from mailwright.sources.campaigns.records import Actor
 from mailwright.sources.campaigns.variants import CampaignNotStartable

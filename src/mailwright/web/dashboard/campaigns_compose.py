@@ -9,6 +9,7 @@ from typing import Any, Final
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from mailwright.actions.exclusions import EXCLUSION_TEXT
 from mailwright.app.wiring import Engine
 from mailwright.audience import contacts, lists, segments
 from mailwright.content.attachments import MAX_ATTACHMENTS, MAX_ATTACHMENTS_BYTES
@@ -20,7 +21,6 @@ from mailwright.domain.campaign import CampaignStatus
 from mailwright.domain.errors import InvalidInput, MailwrightError
 from mailwright.domain.schedule import is_past
 from mailwright.domain.translation import gettext
-from mailwright.schemas.exclusions import EXCLUSION_TEXT
 from mailwright.sources.api.validation import RequestInvalid
 from mailwright.sources.campaigns.checks import (
     PAST_SEND_TIME_WARNING,

@@ -5,9 +5,9 @@ from typing import Any, Final
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from mailwright.actions.exclusions import EXCLUSION_TEXT, exclusion_text
 from mailwright.audience.eligibility import Exclusion
 from mailwright.audience.exclusions import NamedAudience, count_excluded, list_excluded
-from mailwright.schemas.exclusions import EXCLUSION_TEXT, exclusion_text
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.sources.campaigns.checks import named_audience
 from mailwright.sources.campaigns.records import Campaign

@@ -11,13 +11,13 @@ from typing import Any, Final
 import orjson
 from fastapi import Request
 
+from mailwright.actions.campaigns import CampaignDraftRequest, CampaignRefused
 from mailwright.domain import address
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput, MailwrightError
 from mailwright.domain.foreign_json import load_json
 from mailwright.domain.guard_rails import GuardRailSettings
 from mailwright.domain.translation import gettext, lazy_gettext
-from mailwright.schemas.campaigns import CampaignDraftRequest, CampaignRefused
 from mailwright.sources.api.validation import parse_strict
 from mailwright.sources.campaigns.definition import CampaignDefinition, CampaignLimits
 from mailwright.sources.campaigns.variants import CampaignNotStartable

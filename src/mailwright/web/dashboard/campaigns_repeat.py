@@ -6,12 +6,12 @@ from typing import Any, Final
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from mailwright.actions.campaign_repeats import CampaignRepeatRequest
 from mailwright.app.wiring import Engine, make_campaign_repeats
 from mailwright.domain.campaign import CampaignStatus
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound, NotPossibleNow
 from mailwright.domain.recurrence import WEEKDAYS
 from mailwright.domain.translation import gettext
-from mailwright.schemas.campaign_repeats import CampaignRepeatRequest
 from mailwright.sources.api.validation import RequestInvalid, parse_strict
 from mailwright.sources.campaigns.records import Actor, Campaign
 from mailwright.sources.campaigns.repeat_records import CampaignRepeat

@@ -10,6 +10,13 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response, StreamingResponse
 
+from mailwright.actions.campaign_reports import (
+    CampaignResendRequest,
+    CampaignSegmentRequest,
+    RecipientQuery,
+    delay_text,
+    history_csv,
+)
 from mailwright.app.wiring import Engine
 from mailwright.domain.campaign import ALLOWED_STATUSES, CampaignAction
 from mailwright.domain.clock import HOUR, Instant
@@ -17,13 +24,6 @@ from mailwright.domain.errors import InvalidInput, MailwrightError, NotPossibleN
 from mailwright.domain.states import EventType
 from mailwright.domain.translation import gettext
 from mailwright.pipeline.tracking import OWN_PATHS
-from mailwright.schemas.campaign_reports import (
-    CampaignResendRequest,
-    CampaignSegmentRequest,
-    RecipientQuery,
-    delay_text,
-    history_csv,
-)
 from mailwright.schemas.recipient_report import report_csv
 from mailwright.sources.api.validation import RequestInvalid, parse
 from mailwright.sources.campaigns import report

@@ -6,13 +6,13 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response, StreamingResponse
 
+from mailwright.actions.exclusions import EXCLUSION_TEXT
 from mailwright.app.mailouts import MailoutService, mailout_setup
 from mailwright.app.wiring import Engine
 from mailwright.audience.eligibility import Exclusion
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.outbox import tenants
-from mailwright.schemas.exclusions import EXCLUSION_TEXT
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.schemas.recipient_report import report_csv
 from mailwright.sources.campaigns import report

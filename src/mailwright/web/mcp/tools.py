@@ -47,8 +47,6 @@ TOOLS: Final = (
         "/v1/email/{outboxId}/explain",
         "Explain why a message has not been sent yet or failed, until when, and what can be done.",
     ),
-    RouteTool("list_campaigns", "GET", "/v1/campaigns", "List the campaigns, latest first."),
-    RouteTool("show_campaign", "GET", "/v1/campaigns/{campaignId}", "Show a campaign with its progress."),
     RouteTool(
         "explain_campaign",
         "GET",
@@ -102,19 +100,6 @@ TOOLS: Final = (
     RouteTool("preview_template", "POST", "/v1/templates/{templateId}/preview", "Render a template with values."),
     RouteTool("audit_log", "GET", "/v1/journal", "Show who changed what, latest first."),
     RouteTool(
-        "create_campaign_draft",
-        "POST",
-        "/v1/campaigns",
-        "Create a draft of a campaign. It is not sent until a person starts it in the dashboard.",
-    ),
-    RouteTool("edit_campaign_draft", "PUT", "/v1/campaigns/{campaignId}", "Replace the content of a draft."),
-    RouteTool(
-        "check_campaign",
-        "POST",
-        "/v1/campaigns/{campaignId}/preflight",
-        "Run the pre-send check of a draft: audience, excluded contacts, and problems with their fixes.",
-    ),
-    RouteTool(
         "request_approval",
         "POST",
         "/v1/campaigns/{campaignId}/plan",
@@ -147,15 +132,6 @@ TOOLS: Final = (
         "Send one email now. This cannot be undone. Choose an `idempotencyKey` for each email, and repeat it when you "
         "retry: the same key never sends twice.",
     ),
-    RouteTool(
-        "start_campaign",
-        "POST",
-        "/v1/campaigns/{campaignId}/start",
-        "Start a campaign: it is sent to its whole audience. This cannot be undone.",
-    ),
-    RouteTool("pause_campaign", "POST", "/v1/campaigns/{campaignId}/pause", "Pause a campaign."),
-    RouteTool("resume_campaign", "POST", "/v1/campaigns/{campaignId}/resume", "Resume a paused campaign."),
-    RouteTool("cancel_campaign", "POST", "/v1/campaigns/{campaignId}/cancel", "Cancel the messages not sent yet."),
     RouteTool("cancel_message", "POST", "/v1/email/{outboxId}/cancel", "Cancel a message that has not been sent yet."),
 )
 

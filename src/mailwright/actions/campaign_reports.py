@@ -7,6 +7,14 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
+from mailwright.actions.campaigns import (
+    AbTestResponse,
+    CampaignCountsResponse,
+    CampaignResultsResponse,
+    EngagementCountsResponse,
+    LinkEngagementResponse,
+    ab_test_response,
+)
 from mailwright.audience.csv_cells import escape_formula
 from mailwright.domain.buckets import Bucket
 from mailwright.domain.campaign import CampaignStatus
@@ -15,14 +23,6 @@ from mailwright.domain.recipient_providers import RecipientProvider
 from mailwright.domain.states import EventType
 from mailwright.domain.tracking import TrackingMode
 from mailwright.schemas.base import ResponseModel, Time
-from mailwright.schemas.campaigns import (
-    AbTestResponse,
-    CampaignCountsResponse,
-    CampaignResultsResponse,
-    EngagementCountsResponse,
-    LinkEngagementResponse,
-    ab_test_response,
-)
 from mailwright.sources.api.fields import RequestModel, SegmentName
 from mailwright.sources.campaigns.breakdown import DelayInterval
 from mailwright.sources.campaigns.comparison import CampaignResult

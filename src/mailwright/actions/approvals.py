@@ -4,15 +4,15 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from mailwright.domain.approval import ApprovalStatus
-from mailwright.schemas.base import ResponseModel, Time
-from mailwright.schemas.campaigns import (
+from mailwright.actions.campaigns import (
     CampaignAttachmentResponse,
     CampaignProblemResponse,
     CampaignWarningResponse,
     warning_responses,
 )
-from mailwright.schemas.exclusions import ExclusionCountResponse, exclusion_count_responses
+from mailwright.actions.exclusions import ExclusionCountResponse, exclusion_count_responses
+from mailwright.domain.approval import ApprovalStatus
+from mailwright.schemas.base import ResponseModel, Time
 from mailwright.sources.api.fields import RequestModel
 from mailwright.sources.campaigns.approval_records import Approval
 from mailwright.sources.campaigns.approvals import MAX_COMMENT, CampaignApproval, PlanReport
