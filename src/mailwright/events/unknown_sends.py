@@ -13,7 +13,7 @@ from typing import Final
 import orjson
 from sqlalchemy.exc import IntegrityError
 
-from mailwright.domain.clock import DAY, Instant
+from mailwright.domain.clock import DAY, HOUR, Instant
 from mailwright.domain.ids import created_at, is_uuid
 from mailwright.domain.report import Report
 from mailwright.domain.retention import MIN_DAYS, RetentionKind
@@ -28,6 +28,8 @@ log = logger(__name__)
 _NAME: Final = "unknown_sends"
 # This many messages that were reported before they were sent hold all sending. Some of them are named.
 MESSAGES_TO_HOLD: Final = 3
+# They must be reported within this time: single early reports over months show no older state of the database.
+REPORTED_WITHIN: Final[Instant] = HOUR
 MESSAGES_NAMED: Final = 5
 
 
@@ -52,9 +54,13 @@ async def examine(
     if never_sent:
         latest = list(never_sent.values())[-1]
         log.error("unsent_message_reported", source=latest.source, outboxId=latest.outbox_id, reports=len(never_sent))
-        if await find_hold(database) is None and len(held := await reported.find_unsent(database)) >= MESSAGES_TO_HOLD:
+        held = await reported.find_unsent(database, now - REPORTED_WITHIN)
+        if len(held) >= MESSAGES_TO_HOLD and await find_hold(database) is None:
             some = ", ".join(held[-MESSAGES_NAMED:])
-            detail = f"{latest.source} reported {len(held)} messages that this database has never sent, such as {some}."
+            detail = (
+                f"Within an hour, {len(held)} messages were reported that this database has never sent, the latest by "
+                f"{latest.source}, such as {some}."
+            )
             await hold_sending(database, SendingHold(HoldReason.REPORTED, now, detail))
             log.error("sending_held", reason=HoldReason.REPORTED, detail=detail)
     # Retention may have deleted an older message, so its report says nothing about the database.

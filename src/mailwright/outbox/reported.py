@@ -59,10 +59,10 @@ async def hold_unsent(tx: Runner, message_keys: Collection[int], now: Instant) -
     await append_events(tx, [event_row(row.message_key, row.tenant_id, event) for row in rows])
 
 
-async def find_unsent(database: Database) -> list[str]:
-    """Return the IDs of the messages that were reported before they were sent and that nobody has decided about."""
+async def find_unsent(database: Database, since: Instant) -> list[str]:
+    """Return the IDs of undecided messages that were reported since a time and before they were sent."""
     async with database.read() as tx:
-        return [row.outbox_id for row in await tx.run(FIND_REPORTED_UNSENT, error_code=REPORTED_UNSENT)]
+        return [row.outbox_id for row in await tx.run(FIND_REPORTED_UNSENT, error_code=REPORTED_UNSENT, since=since)]
 
 
 async def find_by_outbox_id(tx: Runner, outbox_ids: Collection[str]) -> dict[str, ReportedMessage]:

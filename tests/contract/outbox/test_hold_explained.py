@@ -166,6 +166,13 @@ async def test_reports_of_several_unsent_messages_hold_sending(bench: Bench) -> 
     assert (await bench.record(other)).summary.status == Status.IN_DOUBT
 
 
+async def test_unsent_messages_reported_over_hours_hold_no_others(bench: Bench) -> None:
+    for outbox_id in await bench.accept(*(a_message() for _ in range(5))):
+        await bench.engine.reports.receive([a_report(bench, outbox_id)], by_address=True)
+        bench.clock.advance(HOUR // 2)
+    assert await find_hold(bench.database) is None
+
+
 async def test_released_sending_never_repeats_a_reported_message(bench: Bench) -> None:
     *sent, other = await bench.accept(*(a_message() for _ in range(4)))
     await bench.engine.reports.receive([a_report(bench, each) for each in sent], by_address=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from sqlalchemy import func, select, update
+from sqlalchemy import delete, func, select, update
 
 from mailwright.app.restore_checks import forget_missing_file, require_known_file
 from mailwright.app.sending import release_sending
@@ -67,6 +67,16 @@ async def statuses(bench: Bench) -> dict[str, int]:
     async with bench.database.read() as tx:
         query = select(deliveries.c.status, func.count().label("rows")).group_by(deliveries.c.status)
         return {row.status: row.rows for row in await tx.execute(query)}
+
+
+@pytest.mark.parametrize("name", [SEQUENCE, DATABASE_ID])
+async def test_copy_from_before_its_marker_is_held(bench: Bench, tmp_path: Path, name: str) -> None:
+    await bench.accept(a_message())
+    assert await guard_of(bench, tmp_path).check() is None
+    async with bench.database.write() as tx:
+        await tx.execute(delete(installation).where(installation.c.name == name))
+    assert await guard_of(bench, tmp_path).check() is not None
+    assert await find_hold(bench.database) is not None
 
 
 async def restored(bench: Bench, folder: Path) -> None:
