@@ -205,7 +205,7 @@ async def test_second_page_is_for_its_address_and_few_are_shown(forms: Forms, cl
     codes = [(await forms.post(f"a{number}@example.com", proof=False)).status_code for number in range(9)]
     assert codes == [200] * (STEPS_PER_NETWORK - 2) + [429] * (9 - STEPS_PER_NETWORK + 2)
     assert await forms.rows(form_submissions) == []
-    assert (await forms.post("c@example.com")).status_code == 200  # Whoever does the work is not limited by this.
+    assert (await forms.post("c@example.com")).status_code == 200  # This does not limit visitors who do the work.
     assert "Check your inbox" in (await forms.api.anonymous.post(path, data=hidden)).text
 
 
