@@ -30,7 +30,7 @@ from tests.standins.provider import ScriptedProvider
 
 # The test wakes the feeders and runs the source duties, so that a step costs little.
 RUNNING = {"poll_seconds": 1.0, "maintenance_seconds": 0.1, "runs_source_duties": False}
-STEP: Instant = 25  # The interval at 40 messages per second, shorter than the time by which a send may be late.
+STEP: Instant = 25  # Shorter than the time by which a send may be late.
 # After this many steps without a message, the workers wait for the lease of the killed one.
 QUIET_STEPS = 6
 IDLE_STEP: Instant = 5 * SECOND
@@ -162,6 +162,10 @@ class CountedAbsence(WorkerAbsence):
         await super().record()
 
 
+async def vanish(_presence: object) -> None:
+    """Leave the worker in the list of active workers: a killed process cannot sign off."""
+
+
 class SteppedWorkers:
     """Workers whose time passes only between steps, when they have done everything that is due.
 
@@ -172,18 +176,33 @@ class SteppedWorkers:
         self._bench = bench
         self._provider = provider
         self._rounds: list[Rounds] = []
+        self._runs: list[asyncio.Task[None]] = []
 
     @asynccontextmanager
     async def running(self, *names: str) -> AsyncIterator[None]:
-        made = [await self._worker(name) for name in names]
-        runs = [asyncio.create_task(worker.run()) for worker in made]
+        for name in names:
+            self._runs.append(asyncio.create_task((await self._worker(name)).run()))
         try:
             await self.settle()
             yield
         finally:
-            for worker in made:
+            for worker in self._workers:
                 worker.stop()
-            await asyncio.gather(*runs)
+            await asyncio.gather(*self._runs)
+
+    async def kill_one(self, monkeypatch: pytest.MonkeyPatch) -> int:
+        """End a worker that holds messages, none of them begun, as a killed process ends. Return how many it held."""
+        for rounds, run in zip(self._rounds, self._runs, strict=True):
+            assert rounds.worker is not None
+            held = rounds.worker.queues
+            if (leased := len(held.leased())) and not held.in_flight:
+                monkeypatch.setattr(rounds.worker.parts.maintenance, "sign_off", vanish)
+                self._rounds.remove(rounds)
+                self._runs.remove(run)
+                run.cancel()
+                await asyncio.wait([run])
+                return leased
+        return 0
 
     async def _worker(self, name: str) -> Worker:
         plain, timer = await self._bench.worker(self._provider, name, **RUNNING), SteppedTimer(self._bench.clock)
@@ -230,48 +249,54 @@ class SteppedWorkers:
                 await asyncio.sleep(0.005)
 
 
-async def a_killed_worker(bench: Bench, messages: int) -> int:
-    """Let a worker claim and admit messages, and never be heard of again. Return how many it admitted."""
-    dead = await bench.worker(ScriptedProvider(), "dead")
-    batch = await dead.parts.claims.claim(messages)
-    return len(await dead.parts.gate.admit(dead.parts.claims, batch))
+# The interval is longer than the time by which an attempt begins before its send time.
+LIMITS = {"rate_per_second": 10, "rate_per_hour": 12, "daily_limit": 30}
 
 
 @pytest.mark.timeout(400)  # every step waits for two workers
-async def test_three_limited_campaigns_leave_in_order_and_in_stable_states(desk: CampaignHarness) -> None:
-    """Limits: 40 per second, 12 per hour, 30 per day. A worker is killed, and its messages follow after its lease."""
-    await change_tenant(desk.database, rate_per_second=40, rate_per_hour=12, daily_limit=30)
-    await join(desk.database, [address_of(number) for number in range(12)])
+@pytest.mark.parametrize("owner", ["installation", "tenant"])
+async def test_three_limited_campaigns_leave_in_order_and_in_stable_states(
+    engine: DatabaseAddress, monkeypatch: pytest.MonkeyPatch, owner: str
+) -> None:
+    """Limits per second, hour and day. A running worker is killed, and its messages follow after its lease."""
     names = ("First", "Second", "Third")
-    for name in names:
-        await desk.start(name=name, content={"subject": name, "body": "<p>{{ unsubscribe_url }}</p>"})
-    await desk.run_scheduler()
-    async with desk.database.write() as tx:  # a rate that was measured before, because the clock jumps below
-        await store_value(tx, "best_sending_rate", f'{{"perSecond": 50, "at": {desk.clock.now()}}}')
-    provider, polls, killed = Timed(desk.clock, names), Polls(desk, names), await a_killed_worker(desk.bench, 3)
-    workers, quiet_steps = SteppedWorkers(desk.bench, provider), 0
-    async with workers.running("a", "b"):
-        while await desk.status_of_all() != {"SENT"}:
-            sent, reason = len(provider.messages), await polls.poll()
-            if workers.are_idle() and reason in ("rate_per_hour", "daily_limit") and polls.next_run_at is not None:
-                await workers.advance(polls.next_run_at - desk.clock.now())
-            elif quiet_steps >= QUIET_STEPS:
-                await workers.advance(IDLE_STEP)
-            else:  # These polls see the queue while the workers change it.
-                await asyncio.gather(workers.advance(STEP), polls.poll_often(5))
-            quiet_steps = quiet_steps + 1 if len(provider.messages) == sent else 0
-    assert killed == 3
-    assert polls.count >= 200
-    assert [name for name, _ in groupby(provider.order)] == list(names)
-    assert {name: len(times) for name, times in provider.sent_at.items()} == dict.fromkeys(names, 12)
-    assert [name for name, _ in groupby(polls.active)] == list(names)
-    for name in names:
-        assert len(polls.changes(name)) <= 2 * REAL_EVENTS, polls.changes(name)
-    for now, waiting, expected in polls.expected:
-        if waiting:
-            assert expected is not None, (now, waiting)
-            begins = min(at for name in waiting for at in provider.sent_at[name] if at >= now - MINUTE)
-            assert abs(expected - begins) <= MINUTE, (now, waiting, expected, begins)
+    async with a_bench(engine.url, ManualClock(), **LIMITS if owner == "installation" else {}) as bench:
+        desk = CampaignHarness(bench)
+        if owner == "tenant":
+            await change_tenant(desk.database, **LIMITS)
+        await join(desk.database, [address_of(number) for number in range(12)])
+        for name in names:
+            content = {"subject": name, "body": "<p>{{ unsubscribe_url }}</p>"}
+            await desk.start(name=name, content=content)
+        await desk.run_scheduler()
+        async with desk.database.write() as tx:  # a rate that was measured before, because the clock jumps below
+            await store_value(tx, "best_sending_rate", f'{{"perSecond": 50, "at": {desk.clock.now()}}}')
+        provider, polls = Timed(desk.clock, names), Polls(desk, names)
+        workers, quiet_steps, killed = SteppedWorkers(desk.bench, provider), 0, 0
+        async with workers.running("a", "b", "c"):
+            while await desk.status_of_all() != {"SENT"}:
+                sent, reason = len(provider.messages), await polls.poll()
+                killed = killed or (await workers.kill_one(monkeypatch) if sent else 0)
+                if workers.are_idle() and reason in ("rate_per_hour", "daily_limit") and polls.next_run_at is not None:
+                    await workers.advance(polls.next_run_at - desk.clock.now())
+                elif quiet_steps >= QUIET_STEPS:
+                    await workers.advance(IDLE_STEP)
+                else:  # These polls see the queue while the workers change it.
+                    await asyncio.gather(workers.advance(STEP), polls.poll_often(5))
+                quiet_steps = quiet_steps + 1 if len(provider.messages) == sent else 0
+        assert killed > 0
+        assert polls.count >= 200
+        assert [name for name, _ in groupby(provider.order)] == list(names)
+        assert {name: len(times) for name, times in provider.sent_at.items()} == dict.fromkeys(names, 12)
+        assert [name for name, _ in groupby(polls.active)] == list(names)
+        for name in names:
+            assert len(polls.changes(name)) <= 2 * REAL_EVENTS, polls.changes(name)
+        for now, waiting, expected in polls.expected:
+            if waiting:
+                assert expected is not None, (now, waiting)
+                begins = min(at for name in waiting for at in provider.sent_at[name] if at >= now - MINUTE)
+                assert abs(expected - begins) <= MINUTE, (now, waiting, expected, begins)
+        assert (await audit(bench.database)).ok
 
 
 async def test_poll_agrees_with_itself_while_the_queue_changes(
