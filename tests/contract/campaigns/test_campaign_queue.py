@@ -542,6 +542,22 @@ async def test_message_in_flight_keeps_the_turn_of_its_campaign(desk: CampaignHa
     assert [message.lane for message in await other.claims.claim(1)] == [await lane_of(desk, second)]
 
 
+async def test_admitted_message_of_a_deferred_campaign_keeps_the_turn(desk: CampaignHarness) -> None:
+    """The campaign has used up its own hour, and its last message of the hour has not left yet."""
+    first = await desk.start(2, name="First", limits={"rate_per_hour": 1})
+    second = await desk.start(name="Second")
+    await desk.run_scheduler()
+    one, other = [(await desk.bench.worker(ScriptedProvider(), name)).parts for name in ("one", "other")]
+    assert len(await one.gate.admit(one.claims, await one.claims.claim(1))) == 1
+    assert await other.gate.admit(other.claims, await other.claims.claim(1)) == []
+    assert (await desk.deferral(first))[0] == "rate_per_hour"
+    assert await other.claims.claim(1) == []
+    async with desk.database.write() as tx:
+        sent = {"status": "SENT", "locked_by": None}
+        await tx.execute(update(deliveries).where(deliveries.c.locked_by.is_not(None)).values(sent))
+    assert [message.lane for message in await other.claims.claim(1)] == [await lane_of(desk, second)]
+
+
 async def test_permit_of_an_ended_hour_does_not_reopen_a_campaign(desk: CampaignHarness) -> None:
     """Its working hours end with the hour, and another worker returns a permit of that hour."""
     clock = desk.bench.clock
