@@ -39,6 +39,7 @@ WALKED = (
     "audience.md",
     "moving-from-listmonk.md",
     "moving-from-sendgrid.md",
+    "configuration-as-code.md",
     "operating.md",
     "replies.md",
     "campaigns.md",
@@ -57,7 +58,7 @@ WALKED = (
 WALK = (README, *(CHECKOUT / "docs" / name for name in WALKED))
 PORT = "8025"
 SMTP_PORT = "2525"
-COMMAND_SECONDS = 30.0
+COMMAND_SECONDS = 60.0
 # A worker may need a moment, so commands that only read are repeated.
 LOOKS = (
     "mailwright message show",

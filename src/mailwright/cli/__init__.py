@@ -30,6 +30,8 @@ COMMANDS: Final = (
     ("Run", "health", "Show what is wrong now, since when, and what to do."),
     ("Set up", "setup", "Set up a new installation: administrator, sender, provider, DNS, API key, test email."),
     ("Set up", "setting", "Settings that the dashboard can change: list, set, unset."),
+    ("Set up", "apply", "Change lists, templates, forms, settings … as a YAML file describes them."),
+    ("Set up", "export", "Print a YAML file for `mailwright apply`."),
     ("Set up", "provider", "Providers of their own for tenants: credentials, connection test, routes."),
     ("Set up", "report-source", "Systems that report what happened to messages."),
     ("Set up", "check", "Check settings, database, providers, DNS and workers."),
@@ -168,7 +170,7 @@ def mailwright(
 
         use_server(server)
         name = ALIASES.get(ctx.invoked_subcommand or "", ctx.invoked_subcommand)
-        if name not in MODULES:
+        if name not in MODULES and name not in ("apply", "export"):
             require_local(f"`mailwright {name}`")
 
 
