@@ -49,6 +49,10 @@ def html_of(content: bytes) -> str:
     return str(message_from_bytes(content, policy=policy.default).get_body(("html",)).get_content())  # type: ignore[union-attr]
 
 
+def text_of(content: bytes) -> str:
+    return str(message_from_bytes(content, policy=policy.default).get_body(("plain",)).get_content())  # type: ignore[union-attr]
+
+
 def links_of(content: bytes) -> list[str]:
     return [unescape(link) for link in _LINK.findall(html_of(content))]
 

@@ -97,7 +97,7 @@ class Layout:
     """A compiled template. It is immutable, so any thread can fill it."""
 
     def __init__(self, template: Template, shared: SharedHeaders, links: LinkRewriter | None = None) -> None:
-        """Prepare the layout. `links` replaces the links of the HTML; the text part keeps its links."""
+        """Prepare the layout. `links` replaces the links of the HTML, and adds parameters to those of the text."""
         self.variables = template.variables
         self._links = links
         subject, plan = template.subject.flat, _make_plan(template, links)
@@ -178,11 +178,13 @@ class Layout:
         tracked: TrackedRecipient | None,
     ) -> bytes:
         subject, html, text = template.render(values)
+        own = _recipient_links(values)
+        if self._links is not None:
+            text = self._links.rewrite_text(text or "", own)
         body = mime.text_part("plain", text or "")
         if html is None:
             return b"".join([self._head(recipient, subject), opening, body, b"\r\n"])
         if self._links is not None:
-            own = tuple(str(values.get(name, "")) for name in RECIPIENT_LINKS)
             html = self._links.rewrite(html, tracked, own)
         body = mime.alternative(_IDENTITY, [body, mime.text_part("html", html)])
         return b"".join([self._head(recipient, subject), opening, body])
@@ -247,11 +249,13 @@ RECIPIENT_LINKS = ("unsubscribe_url", "preferences_url", "web_view_url")
 # The names of the values in tracked links. They contain a mark, so no variable can have the same name.
 _RECIPIENT_PART: Path = (f"{MARK_START}recipient",)
 _PERSONAL_LINK = f"{MARK_START}link"
+_PERSONAL_WORD = f"{MARK_START}word"
+_WORD_WITH_VALUE = re.compile(rf"(?<!\S)[^\s{MARK_START}]*+{MARK_START}\S*+")
 
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """A variable of the template, or a part of a tracked link, which is already HTML."""
+    """A variable of the template, or a finished link or word."""
 
     path: Path
     is_url: bool
@@ -259,26 +263,35 @@ class _Slot:
 
 
 @dataclass(frozen=True, slots=True)
-class _TrackedHtml:
-    """The HTML with tracked links, and the links that contain values of the recipient."""
+class _Personal:
+    """The links of the HTML and the words of the text that contain values of the recipient."""
 
-    html: FlatTemplate
-    links: LinkRewriter
-    personal: Mapping[Path, FlatTemplate]
+    rewriter: LinkRewriter
+    links: dict[Path, FlatTemplate] = field(default_factory=dict)
+    words: dict[Path, FlatTemplate] = field(default_factory=dict)
 
     def values(self, recipient: TrackedRecipient | None, values: Values) -> dict[str, str]:
         found = {} if recipient is None else {_RECIPIENT_PART[0]: recipient.part}
-        for path, url in self.personal.items():
-            texts = [as_text(lookup(values, each)) for each in url.paths]
-            finished = "".join(
-                [url.pieces[0], *(part for pair in zip(texts, url.pieces[1:], strict=True) for part in pair)]
-            )
+        for path, url in self.links.items():
+            finished = _joined(url, values)
             if scheme := html_rules.dangerous_url(finished):
                 raise UnsafeValue(
                     "The value of {paths} is a {scheme} URL.", paths=".".join(url.paths[0]), scheme=scheme
                 )
-            found[path[0]] = self.links.personal_href(clean_url(finished), recipient)
+            found[path[0]] = self.rewriter.personal_href(clean_url(finished), recipient)
+        own = _recipient_links(values)
+        for path, word in self.words.items():
+            found[path[0]] = self.rewriter.rewrite_text(_joined(word, values), own)
         return found
+
+
+def _joined(flat: FlatTemplate, values: Values) -> str:
+    texts = [as_text(lookup(values, path)) for path in flat.paths]
+    return "".join([flat.pieces[0], *(part for pair in zip(texts, flat.pieces[1:], strict=True) for part in pair)])
+
+
+def _recipient_links(values: Values) -> tuple[str, ...]:
+    return tuple(str(values.get(name, "")) for name in RECIPIENT_LINKS)
 
 
 class _Plan:
@@ -290,11 +303,11 @@ class _Plan:
         slots: list[_Slot],
         order: list[int],
         addresses: tuple[Path, ...],
-        tracked: _TrackedHtml | None,
+        personal: _Personal | None,
     ) -> None:
         """Prepare the pieces. `addresses` are variables that are the whole address of a link, omitted if empty."""
         self.addresses = addresses
-        self._tracked = tracked
+        self._personal = personal
         self._fixed = tuple(fixed)
         self._special = [slot if slot.is_link or slot.is_url else None for slot in slots]
         self._pick = _value_picker([slot.path for slot in slots])
@@ -303,11 +316,11 @@ class _Plan:
 
     @property
     def has_personal_links(self) -> bool:
-        return self._tracked is not None and bool(self._tracked.personal)
+        return self._personal is not None and bool(self._personal.links or self._personal.words)
 
     def personal_values(self, recipient: TrackedRecipient | None, values: Values) -> dict[str, str]:
-        """Return the values of the slots in tracked links."""
-        return {} if self._tracked is None else self._tracked.values(recipient, values)
+        """Return the values of the slots in tracked links, and of words with values."""
+        return {} if self._personal is None else self._personal.values(recipient, values)
 
     def fill(self, head: bytes, values: Values) -> bytes:
         pieces = [head, *self._fixed]
@@ -430,15 +443,17 @@ def _make_plan(template: Template, links: LinkRewriter | None) -> _Plan | None:
     if urls is None:
         return None
     begin_urls = {html.paths[number] for number in urls} if html else set[Path]()
-    tracked = _track(html, links) if html and links else None
-    return _encode_plan(tracked.html if tracked else html, text, begin_urls, addresses, tracked)
+    if links is None:
+        return _encode_plan(html, text, begin_urls, addresses, None)
+    personal = _Personal(links)
+    html, text = _track(html, personal) if html else None, _add_parameters(text, personal)
+    return _encode_plan(html, text, begin_urls, addresses, personal)
 
 
-def _track(html: FlatTemplate, links: LinkRewriter) -> _TrackedHtml:
+def _track(html: FlatTemplate, personal: _Personal) -> FlatTemplate:
     """Replace the links of the HTML by slots: one for the recipient's token, one for each link with their values."""
-    paths = [*html.paths, _RECIPIENT_PART]
+    links, paths = personal.rewriter, [*html.paths, _RECIPIENT_PART]
     end = f"{MARK_START}{len(html.paths)}{MARK_END}" if links.is_individual else ""
-    personal: dict[Path, FlatTemplate] = {}
 
     def replacement(value: str) -> str | None:
         pieces, numbers = split_marks(value)
@@ -449,8 +464,8 @@ def _track(html: FlatTemplate, links: LinkRewriter) -> _TrackedHtml:
         begins_with_value = bool(numbers) and not pieces[0].strip()
         if not (end or links.parameters) or is_own_page or not (begins_with_value or links.is_tracked(url)):
             return None
-        path = (f"{_PERSONAL_LINK}{len(personal)}",)
-        personal[path] = FlatTemplate(tuple(unescape_attribute(piece) for piece in pieces), own)
+        path = (f"{_PERSONAL_LINK}{len(personal.links)}",)
+        personal.links[path] = FlatTemplate(tuple(unescape_attribute(piece) for piece in pieces), own)
         paths.append(path)
         return f"{MARK_START}{len(paths) - 1}{MARK_END}"
 
@@ -458,7 +473,28 @@ def _track(html: FlatTemplate, links: LinkRewriter) -> _TrackedHtml:
     changed = replace_hrefs(unchanged, replacement)
     marked = links.add_pixel(changed, end, has_links=changed != unchanged)
     pieces, numbers = split_marks(marked)
-    return _TrackedHtml(FlatTemplate(tuple(pieces), tuple(paths[number] for number in numbers)), links, personal)
+    return FlatTemplate(tuple(pieces), tuple(paths[number] for number in numbers))
+
+
+def _add_parameters(text: FlatTemplate, personal: _Personal) -> FlatTemplate:
+    """Add the parameters to the links of the text, and replace words with values by slots: they can be links too."""
+    if not personal.rewriter.parameters:
+        return text
+    paths = [*text.paths]
+
+    def replacement(word: re.Match[str]) -> str:
+        pieces, numbers = split_marks(word[0])
+        own = tuple(text.paths[number] for number in numbers)
+        if "://" not in word[0] and any(path[-1] in RECIPIENT_LINKS for path in own):
+            return word[0]
+        path = (f"{_PERSONAL_WORD}{len(personal.words)}",)
+        personal.words[path] = FlatTemplate(tuple(pieces), own)
+        paths.append(path)
+        return f"{MARK_START}{len(paths) - 1}{MARK_END}"
+
+    marked = _WORD_WITH_VALUE.sub(replacement, _with_marks(text, f"{MARK_START}{{}}{MARK_END}"))
+    pieces, numbers = split_marks(marked)
+    return FlatTemplate(tuple(map(personal.rewriter.rewrite_text, pieces)), tuple(paths[number] for number in numbers))
 
 
 def _derive_text(html: FlatTemplate | None) -> tuple[FlatTemplate | None, tuple[Path, ...]]:
@@ -547,7 +583,7 @@ def _encode_plan(
     text: FlatTemplate,
     begin_urls: Collection[Path],
     addresses: tuple[Path, ...],
-    tracked: _TrackedHtml | None,
+    personal: _Personal | None,
 ) -> _Plan:
     paths = list(dict.fromkeys([*text.paths, *(html.paths if html else ())]))
     opening, *between, closing = _FRAME_OF_BOTH if html else _FRAME_OF_TEXT
@@ -566,7 +602,7 @@ def _encode_plan(
         [_Slot(path, path in begin_urls, path[0].startswith(MARK_START)) for path in paths],
         order,
         addresses,
-        tracked,
+        personal,
     )
 
 

@@ -1,7 +1,8 @@
 """Find the links of an email and replace the tracked ones.
 
-Only absolute http and https links are tracked. Everything else stays as the author wrote it: `mailto:`, `tel:`,
-anchors, and the recipient's own pages such as the unsubscribe page.
+Only absolute http and https links of the HTML are tracked, also those of Outlook's VML shapes. Links of the text part
+get the parameters of the campaign. Everything else stays as the author wrote it: `mailto:`, `tel:`, anchors, and the
+recipient's own pages such as the unsubscribe page.
 """
 
 import re
@@ -9,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from html import escape
 from typing import Final, NamedTuple, Protocol
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode
 
 from mailwright.content.attribute_entities import unescape_attribute
 
@@ -17,7 +18,7 @@ from mailwright.content.attribute_entities import unescape_attribute
 MAX_URL_LENGTH: Final = 1_500
 _MAX_ATTRIBUTES: Final = 64
 _MAX_VALUE: Final = 4_096
-_TAG: Final = re.compile(r"<(?:a|area)(?=[\s/])", re.IGNORECASE)
+_TAG: Final = re.compile(r"<(?:a|area|v:[a-z]+)(?=[\s/])", re.IGNORECASE)
 # Values have a maximum length, because many unclosed quotes would otherwise take quadratic time.
 _ATTRIBUTE: Final = re.compile(
     rf"""[\s/]*+([^\s"'<>/=]++)(?:\s*+=\s*+(?:"([^"]{{0,{_MAX_VALUE}}}+)"|'([^']{{0,{_MAX_VALUE}}}+)'|([^\s"'=<>`]++)))?+"""
@@ -25,6 +26,12 @@ _ATTRIBUTE: Final = re.compile(
 # The rest of a tag after the value of an attribute: the closing quote, further attributes and the end.
 _TAG_END: Final = re.compile(rf"""["']?(?:[^<>"']|"[^"]{{0,{_MAX_VALUE}}}+"|'[^']{{0,{_MAX_VALUE}}}+')*+>""")
 _ABSOLUTE: Final = re.compile(r"https?://[^/?#\s]", re.IGNORECASE)
+# A URL in a text ends at a space, a quotation mark or a bracket that it did not open.
+_NOT_IN_URL: Final = r'\s<>()\[\]"“”«»。、，；！？（）「」『』【】《》'
+_URL_IN_TEXT: Final = re.compile(
+    rf"https?://(?:[^{_NOT_IN_URL}]|\([^{_NOT_IN_URL}]*+\)|\[[^{_NOT_IN_URL}]*+\])++", re.IGNORECASE
+)
+_AFTER_URL: Final = ".,;:!?'*"
 # Browsers remove these characters from a URL, and control characters and spaces around it.
 _REMOVED: Final = dict.fromkeys(map(ord, "\t\r\n"))
 _AROUND: Final = "".join(map(chr, range(33)))
@@ -114,7 +121,7 @@ def add_parameters(url: str, parameters: Mapping[str, str]) -> str:
     if not parameters:
         return url
     address, mark, fragment = url.partition("#")
-    known = {name for name, _ in parse_qsl(urlsplit(address).query, keep_blank_values=True)}
+    known = {name for name, _ in parse_qsl(address.partition("?")[2], keep_blank_values=True)}
     added = urlencode({name: value for name, value in parameters.items() if name not in known})
     if not added:
         return url
@@ -174,6 +181,19 @@ class LinkRewriter:
 
         changed = replace_hrefs(html, replacement)
         return self.add_pixel(changed, recipient.part if recipient else "", has_links=changed != html)
+
+    def rewrite_text(self, text: str, untracked: tuple[str, ...] = ()) -> str:
+        """Add the parameters to the links of a text. The URLs in `untracked` stay."""
+        if not self.parameters or "://" not in text:
+            return text
+
+        def replacement(found: re.Match[str]) -> str:
+            url = found[0].rstrip(_AFTER_URL)
+            if url in untracked or not self.is_tracked(url):
+                return found[0]
+            return add_parameters(url, self.parameters) + found[0][len(url) :]
+
+        return _URL_IN_TEXT.sub(replacement, text)
 
     def add_pixel(self, html: str, recipient_part: str, *, has_links: bool) -> str:
         """Add the pixel, and the invisible link to an email with tracked links."""

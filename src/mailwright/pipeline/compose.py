@@ -386,9 +386,10 @@ class Composer:
             html, text = (self._with_links(part, claimed, url) for part in (html, text))
             others = [replace(each, content=self._with_links(each.content, claimed, url) or "") for each in others]
         mode = self._tracker.mode_of(claimed)
-        if html and (links := self._tracker.rewriter(claimed, mode, "")) is not None:
-            text = from_html(html) if text is None else text  # The text keeps the author's links.
-            html = links.rewrite(html, self._tracker.recipient(claimed, mode), (url,) if url else ())
+        if (links := self._tracker.rewriter(claimed, mode, "")) is not None:
+            own = (url,) if url else ()
+            text = links.rewrite_text(from_html(html or "") if text is None else text, own)
+            html = links.rewrite(html, self._tracker.recipient(claimed, mode), own) if html else html
         if SEALED_LINK in payload and self._shows_sealed_links:
             link = self._database.secret_box.decrypt(payload[SEALED_LINK])
             html, text = ((part or "").replace(SEALED_LINK_MARK, link) for part in (html, text))

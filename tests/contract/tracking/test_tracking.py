@@ -29,7 +29,7 @@ from tests.api import an_engine, client_of
 from tests.campaigns import a_list, join
 from tests.sequences import SequenceBench
 from tests.standins.http import HttpStandIn
-from tests.tracking import BODY, BROWSER, SHOP, Tracking, a_tracking, a_tracking_dashboard, links_of, pixel_of
+from tests.tracking import BODY, BROWSER, SHOP, Tracking, a_tracking, a_tracking_dashboard, links_of, pixel_of, text_of
 
 ANN = "ann@example.com"
 
@@ -208,6 +208,10 @@ async def test_utm_parameters_are_added_without_tracking(
         assert leave.startswith("http://mail.example/unsubscribe?")
         assert "utm_" not in leave
         assert pixel_of(content) is None
+        assert text_of(content).split() == [
+            *("Offers", f"({links[0]})", "You", f"({links[1]})", "Own", f"({links[2]})"),
+            *("Write", "to", "us", "(a@shop.example)", "Top", "Leave", f"({leave})"),
+        ]
 
 
 async def test_utm_parameters_are_added_to_personal_links_in_anonymous_mode(
@@ -222,9 +226,11 @@ async def test_utm_parameters_are_added_to_personal_links_in_anonymous_mode(
 
 async def test_utm_parameters_are_added_to_tracked_links(tracking: Tracking) -> None:
     await tracking.send(ANN, utm={"source": "our news", "medium": "email"})
-    answer = await tracking.visit(links_of(tracking.content_to(ANN))[0])
+    content = tracking.content_to(ANN)
+    answer = await tracking.visit(links_of(content)[0])
     expected = "https://shop.example/offers?colour=red&size=4&utm_source=our+news&utm_medium=email#sale"
     assert answer.headers["location"] == expected
+    assert f"({expected})" in text_of(content)
 
 
 async def test_machine_clicks_are_counted_apart(tracking: Tracking) -> None:

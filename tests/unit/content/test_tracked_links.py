@@ -26,7 +26,7 @@ from mailwright.content.tracked_links import (
 from mailwright.domain.clock import DAY
 from mailwright.domain.tracking_tokens import TrackingTokens, link_id_of
 from mailwright.pipeline.tracking import CampaignTokens
-from tests.tracking import html_of, links_of
+from tests.tracking import html_of, links_of, text_of
 
 TOKENS = TrackingTokens("s" * 32)
 OUTBOX_ID = "01890a5d-ac96-774b-bcce-b302099a8057"
@@ -40,6 +40,35 @@ def a_rewriter(html: str, *, is_individual: bool = True) -> LinkRewriter:
     fixed = {url: TOKENS.link(1, 7, link_id_of(1, url)) for url in fixed_urls(html, OWN)}
     tokens = CampaignTokens(TOKENS, 1, 7)
     return LinkRewriter("https://mail.example/t/", tokens, fixed, own_pages=OWN, is_individual=is_individual)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("See https://a.example/x.", "See https://a.example/x?u=n."),
+        ("(https://a.example/x)(https://b.example/?a#b)", "(https://a.example/x?u=n)(https://b.example/?a&u=n#b)"),
+        ("<https://a.example/wiki/Tea_(drink)>", "<https://a.example/wiki/Tea_(drink)?u=n>"),
+        ("HTTPS://a.example/?u=own a@a.example https:// [1]", None),
+        ("https://mail.example/unsubscribe?token=1", None),
+        ("https://[shop]/ 「https://a.example/」", "https://[shop]/?u=n 「https://a.example/?u=n」"),
+        ("{{ name }}, {{ link }}! https://a.example/{{ name }}?b", "Ann, https://a.example/?c&u=n#d! https://a.example/Ann?b&u=n"),
+        ("{{ unsubscribe_url }}, https://a.example/?to={{ unsubscribe_url }}", "https://own.example/leave, https://a.example/?to=https://own.example/leave&u=n"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("is_flat", [True, False], ids=["flat", "with conditions"])
+def test_parameters_are_added_to_links_of_the_text(text: str, expected: str | None, is_flat: bool) -> None:
+    links = LinkRewriter("", None, {}, parameters={"u": "n"}, own_pages=OWN, is_individual=False)
+    source = text if is_flat else f"{{% if name %}}{text}{{% endif %}}"
+    values = {"name": "Ann", "link": "https://a.example/?c#d", "unsubscribe_url": "https://own.example/leave"}
+    for html in ("<p>x</p>", None):
+        layout = Layout.compile(SHARED, subject="News", html=html, text=source, links=links)
+        assert text_of(layout.fill(ANN, values)).strip() == (expected or text)
+
+
+def test_links_of_vml_buttons_are_replaced() -> None:
+    button = '<v:roundrect xmlns:v="urn:x" href="https://a.example/" arcsize="4%"><center>Show</center></v:roundrect>'
+    html = f"<!--[if mso]>{button}<v:rect href='https://b.example/'/><v:recticle><![endif]-->"
+    assert [href.value for href in find_hrefs(html)] == ["https://a.example/", "https://b.example/"]
 
 
 def tracked_email(html: str, **values: object) -> bytes:

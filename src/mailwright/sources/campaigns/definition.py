@@ -168,7 +168,7 @@ class Waves(DefinitionPart):
 
 
 class UtmParameters(DefinitionPart):
-    """Added to the links of the HTML as `utm_source`, `utm_medium` and so on, unless a link already has them."""
+    """Added to all links as `utm_source`, `utm_medium` and so on, unless a link already has them."""
 
     source: SingleLine | None = None
     medium: SingleLine | None = None
