@@ -13,7 +13,7 @@ from operator import length_hint
 from mailwright.content import text_lines
 from mailwright.content.attribute_entities import unescape_attribute
 from mailwright.content.style_rules import StyleRules, Styles, is_for_every_screen, is_hidden, styles_of
-from mailwright.content.text_lines import BREAK, COLUMN, LINK_END, LINK_START, LINK_TEXT, MARKS
+from mailwright.content.text_lines import BREAK, COLUMN, LINK_END, LINK_START, LINK_TEXT, MARKS, NUMBER
 
 _UNREADABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _CONTROLS = bytes([*range(9), 11, 12, *range(14, 32)])
@@ -36,6 +36,8 @@ _WHOLE_TAG = re.compile(r"""[^>=]*+(?:=\s*+(?:"[^"]*+"|'[^']*+'|(?!["'])[^\s>]*+
 _MAX_JOINED = 20
 # The styles that change lines: a block, and white space that is kept.
 _STYLE = re.compile(r"display\s*:\s*(block)(?![\w-])|white-space\s*:\s*(pre)", re.IGNORECASE)
+_FLOAT = re.compile(r"float\s*:\s*(?:left|right)", re.IGNORECASE)
+_NUMBER = re.compile(r"-?\d{1,6}")
 _INLINE_BLOCK = re.compile(r"display\s*:\s*inline-block", re.IGNORECASE)
 _NONE = re.compile(r"isplay\s*:\s*[nN][oO][nN][eE](?![\w-])")  # Also `Display`.
 _NO_SIZES = ("size:0", "size: 0", "eight:0", "eight: 0", "idth:0", "idth: 0")
@@ -54,6 +56,7 @@ _MAILTO = "mailto:"
 _RAW = frozenset(["style", "title", "script", "iframe", "template"])
 _VOID = frozenset(["area", "base", "br", "col", "hr", "img", "input", "link", "meta", "source", "wbr"])
 _SPANS = text_lines.SPANS
+_BLOCK, _PREFORMATTED = (f"{BREAK}b", f"{BREAK}b"), (f"{BREAK}v", f"{BREAK}V")
 _START, _END = text_lines.START_MARKS, text_lines.END_MARKS
 
 
@@ -166,7 +169,10 @@ class _Reader:
         if (
             not (left and chunks[-left].startswith("/a>"))
             or not address.startswith(_PLAIN_ADDRESSES)
-            or (rest and ("'" in rest or rest.count('"') % 2 or "isplay" in rest or "white-space" in rest))
+            or (
+                rest
+                and ("'" in rest or rest.count('"') % 2 or "isplay" in rest or "white-space" in rest or "float" in rest)
+            )
             or self._ends
             or (rest and self._rules and self._rules.concern.search(rest))
             or not self._writes_addresses
@@ -204,7 +210,12 @@ class _Reader:
             if (styles and is_hidden(styles)) or _has_hidden_attribute(tag):
                 return _text(text if name in _VOID else _skip_until_end(name, chunks))
             mark = self._start(name, tag, _lines_of(tag, styles))
-        if is_whole and name not in ("a", "img") and name.lstrip("/") not in self._ends and len(tag) <= _LONGEST_KNOWN:
+        if (
+            is_whole
+            and name not in ("a", "area", "img")
+            and name.lstrip("/") not in self._ends
+            and len(tag) <= _LONGEST_KNOWN
+        ):
             if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
                 self._known.update(_NOTHING_KNOWN)
@@ -246,7 +257,7 @@ class _Reader:
         style = _attribute(tag, "style")
         return _NOT_DISPLAYED if style.count("isplay") == 1 and _NONE.search(style) else styles_of(style)
 
-    def _start(self, name: str, tag: str, lines: str) -> str:
+    def _start(self, name: str, tag: str, lines: tuple[str, str] | None) -> str:
         mark = _START.get(name, "")
         if name == "a":
             is_repeated = self._writes_addresses and f' rel="{REPEATED}"' in tag
@@ -258,7 +269,14 @@ class _Reader:
             mark = COLUMN
         elif name == "img":
             mark = _image_text(tag)
-            return f"{BREAK}b{mark}{BREAK}b" if lines else mark
+            return f"{lines[0]}{mark}{lines[1]}" if lines else mark
+        elif name == "area":
+            address = _address(_attribute(tag, "href"))
+            return f"{BREAK}b{LINK_START}{address}{LINK_TEXT}{_image_text(tag)}{LINK_END}{BREAK}b" if address else ""
+        elif name == "ol" and _NUMBER.fullmatch(number := _attribute(tag, "start")):
+            mark = f"{mark}{NUMBER}{number}{BREAK}b"
+        elif name == "li" and _NUMBER.fullmatch(number := _attribute(tag, "value")):
+            mark = f"{NUMBER}{number}{mark}"
         if not lines:
             if name in self._ends:
                 self._ends[name].append("")
@@ -266,8 +284,8 @@ class _Reader:
         if name not in self._ends:
             self._ends[name] = []
             self._known = self._sheet.known_without(self._ends)  # The mark of an end tag depends on its start tag.
-        self._ends[name].append(BREAK + lines[1])
-        return f"{BREAK}{lines[0]}{mark}"
+        self._ends[name].append(lines[1])
+        return lines[0] + mark
 
     def _end(self, name: str) -> str:
         mark = _END.get(name, "")
@@ -378,16 +396,16 @@ def _skip_until_end(name: str, chunks: Iterator[str]) -> str:
     return ""
 
 
-def _lines_of(tag: str, styles: Styles | None) -> str:
-    """Return the signs of the marks that the styles of an element add to its start and end; none for most."""
+def _lines_of(tag: str, styles: Styles | None) -> tuple[str, str] | None:
+    """Return what the styles of an element add to its start and end; nothing for most."""
     if styles and styles.get("display") == "block":
-        return "bb"
-    if "isplay" not in tag and "white-space" not in tag:
-        return ""
-    if "block" not in tag and "white-space" not in tag:
-        return ""
-    found = _STYLE.search(_attribute(tag, "style"))
-    return "" if found is None else "vV" if found[2] else "bb"
+        return _BLOCK
+    if "block" not in tag and "white-space" not in tag and "float" not in tag:
+        return None
+    style = _attribute(tag, "style")
+    if found := _STYLE.search(style):
+        return _PREFORMATTED if found[2] else _BLOCK
+    return (" ", " ") if _FLOAT.search(style) else None
 
 
 def _can_hide(tag: str) -> bool:

@@ -39,6 +39,8 @@ END_MARKS = {
     "li": f"{BREAK}b",
     "table": f"{BREAK}T",
 }
+# The mark before a list or item, followed by the number of the next item and another mark.
+NUMBER = f"{BREAK}s"
 # The mark for the start of a `div` that can have others beside it.
 COLUMN = f"{BREAK}g"
 # The marks of a cell over several columns are its number of columns.
@@ -56,6 +58,9 @@ _MAX_LEVELS = 12
 _MAX_TABLE_WIDTH = 100
 # Two cells longer than this are paragraphs in columns, which are read one after the other.
 _LONG_CELL = 60
+# The lines of a longer cell stay lines.
+_LONGEST_JOINED = 120
+_ENDS_OF_PHRASES = (*",;:.!?-–—/(",)
 
 
 def write(marked: str) -> str:
@@ -131,6 +136,15 @@ def _align(rows: list[list[str]]) -> Iterator[str]:
             yield (line % tuple(row)).rstrip()
         else:
             yield "  ".join(map(str.ljust, row, [*widths, *repeat(0, len(row) - len(widths))])).strip()
+
+
+def _join_phrases(lines: list[str], indent: int) -> str:
+    joined = lines[0]
+    for line in lines[1:]:
+        joined += (
+            f"{' ' if joined.endswith(_ENDS_OF_PHRASES) or line[indent : indent + 1] == '(' else ', '}{line[indent:]}"
+        )
+    return joined
 
 
 class _Lines:
@@ -210,6 +224,10 @@ class _Lines:
                 self._is_blank_due = self._is_blank_due or not self._levels
                 return
 
+    def _set_number(self, number: int) -> None:
+        if self._levels and self._levels[-1].kind == "o":
+            self._levels[-1].bullets = (f"{each}. " for each in count(number))
+
     def _begin_item(self) -> None:
         bullet = next(self._levels[-1].bullets) if self._levels else _BULLETS[0]
         self._bullet = self._prefix[: -len(bullet)] + bullet
@@ -243,8 +261,11 @@ class _Layout(_Lines):
             sign = segment[0]
             if before == "D" and sign != "g" and self._is_column_ended:
                 self._end_columns()
-            if before == "c" and sign in "bdg" and self._tables:
-                self._tables[-1].has_block = True
+            if self._tables:
+                self._tables[-1].note_mark(sign, before)
+            if sign == "s":
+                self._set_number(int(segment[1:]))
+                continue
             if sign in begin:
                 begin[sign]()
             elif sign in SPANS:
@@ -324,6 +345,8 @@ class _Layout(_Lines):
         self._end_cell()
         table = self._tables[-1]
         start = table.row_start
+        if start is not None and (joined := table.joined_cells(self._lines, len(self._prefix))):
+            self._lines[start:] = joined
         if table.is_paragraph and start is not None and start < len(self._lines):
             self._set_apart(start)
         elif start is not None and table.is_flat and table.has_paragraphs(cells := self._lines[start:]):
@@ -400,6 +423,7 @@ class _Table:
         "first_line",
         "has_block",
         "has_columns",
+        "has_only_breaks",
         "is_apart",
         "is_flat",
         "outer",
@@ -423,10 +447,33 @@ class _Table:
         self._count = 0  # The number of cells in the row. A cell over several columns is followed by empty ones.
         self.is_flat = True
         self.has_block = False  # Whether a cell of the row begins with a block.
+        self.has_only_breaks = True  # Whether only `br` separates the lines of each cell of the row.
 
     def start_row(self, line: int) -> None:
         self._cells, self._count, self.row_start, self.is_flat, self.has_block = [], 0, line, True, False
-        self.is_apart = False
+        self.is_apart, self.has_only_breaks = False, True
+
+    def note_mark(self, sign: str, before: str) -> None:
+        if sign not in "ncrT" and sign not in SPANS:
+            self.has_only_breaks = False
+            self.has_block = self.has_block or (before == "c" and sign in "bdg")
+
+    def joined_cells(self, lines: list[str], indent: int) -> list[str]:
+        """Join the lines of each cell of a row like `Tea<br>green | 3 €`, so that it is one line; [] for other rows."""
+        cells = [lines[start:end] for start, end in self._cells]
+        filled = [*filter(None, cells)]
+        if self.is_flat or not self.has_only_breaks or self.row_start is None or len(filled) < 2:
+            return []
+        if min(map(len, filled)) > 1 or [line for cell in filled for line in cell] != lines[self.row_start :]:
+            return []
+        joined = [_join_phrases(cell, indent) for cell in filled]
+        if max(map(len, joined)) > _LONGEST_JOINED:
+            return []
+        at, self.is_flat, numbers = self.row_start, True, []
+        for cell in cells:
+            numbers.append((at, at := at + bool(cell)))
+        self._cells = numbers
+        return joined
 
     @property
     def is_paragraph(self) -> bool:

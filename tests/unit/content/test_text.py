@@ -11,7 +11,7 @@ A_RECEIPT = """
 <tr><td width="9"><a href="https://shop.example/1?a=1&amp;b=2">Oranges</a></td><td>1.50 €</td></tr>
 <tr><td>Tea &amp; biscuits</td><td>12.00 €</td></tr></table>
 """
-NAMES = "a a b p div div table tr td th ul ol li br img pre blockquote span style title template h1 q"
+NAMES = "a a area b p div div table tr td th ul ol li br img pre blockquote span style title template h1 q"
 TAGS = NAMES.split()
 ATTRIBUTES = [
     "",
@@ -24,6 +24,8 @@ ATTRIBUTES = [
     ' style="white-space:pre"',
     ' style="opacity:0"',
     ' style="display:inline-block"',
+    ' style="float:right"',
+    ' start="3" value="7"',
     ' class="gone"',
     ' colspan="2"',
     ' title="',
@@ -59,6 +61,13 @@ PIECES = st.one_of(
         ("<p>Do:</p><pre>if x:\n    y &lt; 1</pre><p>End</p>", "Do:\n\nif x:\n    y < 1\n\nEnd"),
         ("<blockquote><p>One</p><p>Two</p></blockquote>End", "> One\n\n> Two\n\nEnd"),
         ("a<br>b<br><br>c", "a\nb\n\nc"),
+        ("<ol start=3><li>a<li>b<li value='9'>c</ol>End", " 3. a\n 4. b\n 9. c\n\nEnd"),
+        ("<ul><li value=3>a</ul><ol start=x><li>b</ol>", "  * a\n\n 1. b"),
+        ('<p><span style="float:left">Subtotal</span><span style="float: right">9,00 €</span></p>', "Subtotal 9,00 €"),
+        ('<p>Total<a href="https://x.example/" style="float:right">Pay</a></p>', "Total Pay (https://x.example/)"),
+        ('<map><area alt="Tea" href="https://x.example/t"><area href="#a" alt="b"/></map>', "Tea (https://x.example/t)"),
+        ("<img alt=Menu><map><area href=https://x.example/t></map>", "Menu"),
+        ("<map><area href=https://x.example/t></map>", "https://x.example/t"),
         ("<dl><dt>Term<dd>Meaning</dl>", "Term\nMeaning"),
         ("<p>&copy; 10&nbsp;&euro; &lt;b&gt;</p>", "© 10 € <b>"),
         ('<a href="https://x.example/?a=1&copy=2">More</a>', "More (https://x.example/?a=1&copy=2)"),
@@ -83,6 +92,20 @@ def test_table_of_data_has_aligned_columns() -> None:
         "Item                                      Price",
         "Oranges (https://shop.example/1?a=1&b=2)  1.50 €",
         "Tea & biscuits                            12.00 €",
+    ]
+
+
+def test_lines_of_a_receipt_cell_are_joined() -> None:
+    rows = [
+        "<td>Widget<br>blue, large<td>$10.00",
+        "<td>Qty:<br>2<br>(of 3)<td>",
+        "<td>Tea<br>green<td><td>$3.00<br>net",
+    ]
+    html = f"<table><tr>{'<tr>'.join(rows)}<tr><td>Total<br/>with tax<td><b>$13.00</b></table>"
+    assert text.from_html(html).split("\n") == [
+        "Widget, blue, large  $10.00",
+        *("Qty:", "2", "(of 3)", "Tea", "green", "$3.00", "net"),
+        "Total, with tax      $13.00",
     ]
 
 
