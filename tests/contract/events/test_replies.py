@@ -34,7 +34,7 @@ from tests.builders import DEFAULT_TENANT, Bench, a_bench, a_message, a_newslett
 from tests.campaigns import CampaignHarness
 from tests.conftest import DatabaseAddress
 from tests.standins.provider import ScriptedProvider
-from tests.unit.events.bounce_emails import a_report, a_text
+from tests.unit.events.bounce_emails import a_feedback, a_group, a_report, a_text
 
 ANN = "ann@reader.example"
 SUPPORT = "support@shop.example"
@@ -268,6 +268,37 @@ async def test_reply_about_a_missing_delivery_is_forwarded(shop: Bench, subject:
     recorded = await record(shop, a_reply(outbox_id, f"Subject: {subject}", body=body))
     assert (recorded.kind, [each.type for each in recorded.reports]) == ("reply", [EventType.REPLIED])
     assert [sent["Subject"] for _, sent in await forwarded(shop)] == [subject]
+    assert await suppressed(shop) == []
+
+
+BOUNCE = a_report(a_group("colleague@shop.example"), original="Message-ID: <own@reader.example>\n\nHello\n").decode()
+MIXED = "Content-Type: multipart/mixed; boundary=out"
+NOTE = "--out\nContent-Type: text/plain\n\nWhat is the right address?\n--out\n"
+STATUS_PART = BOUNCE[BOUNCE.index("Content-Type: message/delivery-status") :].partition("--edge")[0]
+
+
+@pytest.mark.promise("reply-forwarded")
+@pytest.mark.parametrize("answers", ["In-Reply-To: <{id}@example.com>", "Delivered-To: replies+{id}@shop.example"])
+@pytest.mark.parametrize(
+    ("header", "body"),
+    [
+        (MIXED, f"{NOTE}Content-Type: message/rfc822\n\n{BOUNCE}\n--out--\n"),
+        (MIXED, f"{NOTE}{STATUS_PART}\n--out--\n"),
+        (MIXED, f"{NOTE}Content-Type: message/rfc822\n\n{a_feedback(original='').decode()}\n--out--\n"),
+        ("Subject: Reporting-MTA", f"Reporting-MTA: dns; mx.example\n\n{a_group('info@shop.example')}\nWhy? Ann\n"),
+        ("Subject: It was not delivered", "It was not delivered:\n\nbob@reader.example\n550 5.1.1 unknown\n"),
+        (
+            "Subject: Notice",
+            '{"notificationType": "Bounce", "bounce": {"bounceType": "Permanent", "bouncedRecipients":'
+            ' [{"emailAddress": "bob@reader.example", "status": "5.1.1", "action": "failed"}]}}',
+        ),
+    ],
+)
+async def test_reply_with_another_report_is_forwarded(shop: Bench, answers: str, header: str, body: str) -> None:
+    outbox_id = await a_sent_message(shop)
+    recorded = await record(shop, a_reply(None, answers.format(id=outbox_id), header, body=body))
+    assert (recorded.kind, [each.type for each in recorded.reports]) == ("reply", [EventType.REPLIED])
+    assert [recipients for recipients, _ in await forwarded(shop)] == [(SUPPORT,)]
     assert await suppressed(shop) == []
 
 

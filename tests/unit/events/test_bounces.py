@@ -576,7 +576,10 @@ def test_complaint_with_hidden_recipient_is_matched_by_id() -> None:
         ("virus", FeedbackType.VIRUS, True),
         ("something new", FeedbackType.OTHER, True),
         ("opt-out", FeedbackType.OPT_OUT, False),
-        ("not-spam", FeedbackType.NOT_SPAM, False),
+        ("abuse (junk)", FeedbackType.ABUSE, True),
+        *((each, FeedbackType.NOT_SPAM, False) for each in ("not-spam", "not_spam", "NotSpam", '"not-spam"')),
+        ("not-spam (moved (from junk))", FeedbackType.NOT_SPAM, False),
+        ("opt_out", FeedbackType.OPT_OUT, False),
         ("auth-failure", FeedbackType.AUTH_FAILURE, False),
     ],
 )
@@ -622,11 +625,23 @@ def test_complaint_of_hotmail_without_report_is_parsed(
     assert parsed.original.outbox_id == OURS
 
 
-def test_person_who_complains_is_no_feedback_report() -> None:
-    email = (
-        HOTMAIL.format(sender="ann@reader.example", more=f"In-Reply-To: <{OURS}@sender.example>\n") + "I am cross.\n"
-    )
+def test_forwarded_complaint_of_hotmail_is_parsed() -> None:
+    email = HOTMAIL.format(sender='"Hotmail Staff" <staff@hotmail.com>', more=ANSWER) + RETURNED
+    parsed = feedback_report(email.replace("complaint about", "FW: complaint about").encode())
+    assert (parsed.feedback_type, parsed.original.outbox_id) == (FeedbackType.ABUSE, OURS)
+
+
+@pytest.mark.parametrize("sender", ["ann@reader.example", "ann.staff@hotmail.com"])
+@pytest.mark.parametrize("prefix", ["", "FW: ", "Re: "])
+@pytest.mark.parametrize("text", ["I am cross.", f"X-HmXmrOriginalRecipient: {READER}"])
+def test_person_who_complains_is_no_feedback_report(sender: str, prefix: str, text: str) -> None:
+    email = HOTMAIL.format(sender=sender, more=ANSWER).replace("complaint about", f"{prefix}complaint about") + text
     assert isinstance(parse_bounce_mail(email.encode()), OrdinaryEmail)
+
+
+def test_feedback_fields_in_a_text_part_are_parsed() -> None:
+    parsed = feedback_report(a_feedback().replace(b"message/feedback-report", b"text/plain"))
+    assert (parsed.feedback_type, parsed.reporter, parsed.original.outbox_id) == (FeedbackType.ABUSE, "Loop/1", OURS)
 
 
 @pytest.mark.parametrize(
@@ -799,6 +814,23 @@ def test_forwarded_report_is_about_our_message() -> None:
     email = f"{outer}Content-Type: message/rfc822\n\n{report}\n"
     original = bounce_report(email.replace("X-Mailwright-Message", "X-Other").encode()).original
     assert (original.outbox_id, original.message_id) == (OURS, f"<{OURS}@sender.example>")
+
+
+@pytest.mark.parametrize(
+    ("returned", "after"),
+    [
+        (f"Message-ID: <1@reader.example>\nTo: bob@x.example\n\n> Reply-To: replies+{OURS}@sender.example\n", ""),
+        (f"Message-ID: <1@reader.example>\nContent-Type: message/rfc822\n\n{ORIGINAL}", ""),
+        ("Message-ID: <1@reader.example>\n\nHello\n", f"\n--out\nContent-Type: message/rfc822\n\n{ORIGINAL}"),
+    ],
+    ids=["quoted", "attached to the returned message", "attached to the email"],
+)
+def test_forwarded_report_about_another_message_is_ordinary(returned: str, after: str) -> None:
+    """The author forwarded our message to somebody else, and sends us the bounce of that."""
+    outer = "From: ann@reader.example\nSubject: Help\nContent-Type: multipart/mixed; boundary=out\n\n--out\n"
+    report = a_report(a_group("bob@x.example"), original=returned).decode()
+    email = f"{outer}Content-Type: message/rfc822\n\n{report}{after}\n--out--\n"
+    assert isinstance(parse_bounce_mail(email.encode()), OrdinaryEmail)
 
 
 def test_generated_ids_are_found() -> None:

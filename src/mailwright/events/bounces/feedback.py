@@ -10,7 +10,8 @@ from mailwright.events.bounces.model import FeedbackType
 
 CONTENT_TYPE = "message/feedback-report"
 
-# Feedback types of the IANA registry, their predecessors and common variants. RFC 5965 treats unknown ones as `other`.
+# Feedback types of the IANA registry, their predecessors and common variants, all without separators, because
+# services write these differently, also with quotes and comments. RFC 5965 treats unknown ones as `other`.
 _TYPES = {
     "abuse": FeedbackType.ABUSE,
     "complaint": FeedbackType.ABUSE,
@@ -19,24 +20,28 @@ _TYPES = {
     "phishing": FeedbackType.FRAUD,
     "virus": FeedbackType.VIRUS,
     "other": FeedbackType.OTHER,
-    "opt-out": FeedbackType.OPT_OUT,
-    "opt-out-list": FeedbackType.OPT_OUT,
+    "optout": FeedbackType.OPT_OUT,
+    "optoutlist": FeedbackType.OPT_OUT,
     "unsubscribe": FeedbackType.OPT_OUT,
-    "not-spam": FeedbackType.NOT_SPAM,
+    "notspam": FeedbackType.NOT_SPAM,
     "miscategorized": FeedbackType.NOT_SPAM,
-    "auth-failure": FeedbackType.AUTH_FAILURE,
+    "authfailure": FeedbackType.AUTH_FAILURE,
     "dkim": FeedbackType.AUTH_FAILURE,
     "dmarc": FeedbackType.AUTH_FAILURE,
     "spf": FeedbackType.AUTH_FAILURE,
 }
+_COMMENTS_AND_SIGNS = re.compile(r"\(.*\)|[^a-z]")
 
 # Outlook.com's junk mail reporting returns the email without a report. This header, of the returned email, of the part
 # with it or of the complaint itself, has the recipient's address.
 _OUTLOOK_FIELD = "x-hmxmroriginalrecipient"
 # The senders and the subjects of complaints without a report and without that header: Hotmail and AOL.
-_COMPLAINT_SENDER = re.compile(r"(?:staff@(?:hotmail|outlook|live)\.com|scomp@aol\.(?:net|com))\b", re.IGNORECASE)
+_COMPLAINT_SENDER = re.compile(
+    r"(?<![\w.+-])(?:staff@(?:hotmail|outlook|live)\.com|scomp@aol\.(?:net|com))\b", re.IGNORECASE
+)
 _COMPLAINT_SUBJECT = re.compile(
-    r"\s*(?:complaint about message from|email feedback report for ip|client tos notification)", re.IGNORECASE
+    r"\s*(?:fwd?\s?:\s*)?(?:complaint about message from|email feedback report for ip|client tos notification)",
+    re.IGNORECASE,
 )
 # Apple Mail sends this in the recipient's name when they choose "Unsubscribe".
 _APPLE_FIELD = "x-apple-unsubscribe"
@@ -50,7 +55,7 @@ class ParsedFeedback:
 
 
 def parse_fields(report: EmailPart) -> EmailHeaders:
-    """Return the fields of a `message/feedback-report` part."""
+    """Return the fields of a `message/feedback-report` part, or of a text part that has them instead."""
     return parse_headers(report.text.lstrip().encode("utf-8", "replace"))
 
 
@@ -64,23 +69,28 @@ def parse_feedback(fields: EmailHeaders) -> ParsedFeedback | None:
 
 
 def parse_feedback_type(stated: str) -> FeedbackType:
-    return _TYPES.get(stated.strip().lower(), FeedbackType.OTHER)
+    return _TYPES.get(_COMMENTS_AND_SIGNS.sub("", stated.lower()), FeedbackType.OTHER)
+
+
+def parse_unsubscribe(headers: EmailHeaders) -> ParsedFeedback | None:
+    if headers.first(_APPLE_FIELD).lower() != "true":
+        return None
+    recipient = find_address(headers.first("from"))
+    return ParsedFeedback(FeedbackType.OPT_OUT, (recipient,) if recipient else (), "Apple Mail")
 
 
 def parse_feedback_without_report(parts: Sequence[EmailPart]) -> ParsedFeedback | None:
     headers = parts[0].headers
-    if headers.first(_APPLE_FIELD).lower() == "true":
-        recipient = find_address(headers.first("from"))
-        return ParsedFeedback(FeedbackType.OPT_OUT, (recipient,) if recipient else (), "Apple Mail")
     for fields in (*(part.headers for part in parts), *_headers_in_text(parts)):
         if fields.first(_OUTLOOK_FIELD):
             return ParsedFeedback(FeedbackType.ABUSE, _addresses(fields, _OUTLOOK_FIELD), "Outlook.com")
-    if _is_complaint(headers):
+    if is_complaint(headers):
         return ParsedFeedback(FeedbackType.ABUSE, (), find_address(headers.first("from")))
     return None
 
 
-def _is_complaint(headers: EmailHeaders) -> bool:
+def is_complaint(headers: EmailHeaders) -> bool:
+    """Return whether sender and subject are those of a complaint without a report."""
     is_sender = _COMPLAINT_SENDER.search(headers.first("from")) is not None
     return is_sender and _COMPLAINT_SUBJECT.match(headers.first("subject")) is not None
 

@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import takewhile
 
 from mailwright.events.bounces.diagnosis import find_addresses
 from mailwright.events.bounces.email_parts import EmailHeaders, EmailPart, parse_headers
@@ -57,12 +59,16 @@ def find_original(
     report: int = 0,
     groups: Iterable[EmailHeaders] = (),
     repeated: EmailHeaders | None = None,
+    is_forwarded: bool = False,
 ) -> OriginalMessage:
     """Find the original message. Use the most reliable evidence: envelope, our header, Message-ID, quoted text.
 
     Search for the returned message only after the part with the report, because a forwarded report has its own
-    Message-ID before that.
+    Message-ID before that. If a person forwarded the report, only the headers of the returned message count: any text
+    may quote one of our messages.
     """
+    if is_forwarded:
+        parts = _without_text(parts, report)
     own, groups = parts[0].headers, tuple(groups)
     returned = [repeated] if repeated else _returned_headers(parts[report + 1 :])
     if not any(headers.first(field) for headers in returned for field in ("message-id", OUR_HEADER)):
@@ -86,11 +92,28 @@ def find_original(
     return OriginalMessage(outbox_id, message_id, tuple(dict.fromkeys(recipients)))
 
 
+def is_reply(headers: EmailHeaders) -> bool:
+    """Return whether an email answers another one, or was sent to a tagged address of one of our messages."""
+    answers = any(headers.first(field) for field in ("in-reply-to", "references"))
+    return answers or _first_match(_TAGGED, _values([headers], *_ENVELOPE_FIELDS)) is not None
+
+
 def find_references(headers: EmailHeaders) -> tuple[str, ...]:
     """Return the Message-IDs that an email answers, with their angle brackets, the closest one first."""
     closest = _BRACKETED_ID.findall(headers.first("in-reply-to"))
     thread = _BRACKETED_ID.findall(headers.first("references"))
     return tuple(dict.fromkeys([*closest, *reversed(thread)]))[:MAX_REFERENCES]
+
+
+def _without_text(parts: Sequence[EmailPart], report: int) -> list[EmailPart]:
+    """Return the parts up to the headers of the email that the report returns, without their text."""
+    depth = parts[report].depth
+    after = takewhile(lambda part: part.depth >= depth, parts[report + 1 :])
+    returned = [part for part in after if part.depth <= depth + 1]
+    kept = (*_HEADERS_ONLY, parts[report].content_type)
+    return [
+        part if part.content_type in kept else replace(part, body=b"") for part in (*parts[: report + 1], *returned)
+    ]
 
 
 def _returned_headers(parts: Sequence[EmailPart]) -> list[EmailHeaders]:

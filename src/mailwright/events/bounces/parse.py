@@ -24,12 +24,12 @@ from mailwright.events.bounces.model import (
     OriginalMessage,
     UnreadableReport,
 )
-from mailwright.events.bounces.original_message import OUR_HEADER, find_original, find_references
+from mailwright.events.bounces.original_message import OUR_HEADER, find_original, find_references, is_reply
 
 MAX_SUBJECT = 200
 
 _TAG = re.compile(r"<[^<>]{0,2000}>")
-_REPORT_TYPE = re.compile(r"report-type[ \t]*=[ \t]*\"?(?:delivery-status|feedback-report)", re.IGNORECASE)
+_REPORT_TYPE = re.compile(r"report-type[ \t]*=[ \t]*\"?(delivery-status|feedback-report)", re.IGNORECASE)
 
 
 def parse_bounce_mail(email: bytes) -> BounceMail:
@@ -37,9 +37,8 @@ def parse_bounce_mail(email: bytes) -> BounceMail:
     parts = split_parts(email)
     identity = _identity(email, parts[0].headers)
     parsed = (
-        _parse_report(identity, parts)
-        or _parse_complaint_without_report(identity, parts)
-        or _parse_notice(identity, parts)
+        _parse_unsubscribe(identity, parts)
+        or _parse_structured(identity, parts)
         or _parse_plain_text(identity, parts)
         or _find_missing_report(parts)
         or _parse_ordinary(email, parts)
@@ -49,32 +48,85 @@ def parse_bounce_mail(email: bytes) -> BounceMail:
     return replace(parsed, sent_at=_sent_at(parts[0].headers))
 
 
-def _parse_report(identity: str, parts: Sequence[EmailPart]) -> BounceReport | FeedbackReport | None:
-    """Parse the first report among the parts. The returned message comes after it, and may contain another report."""
-    for index, part in enumerate(parts):
-        if part.content_type in delivery_status.CONTENT_TYPES:
-            if parsed := _parse_delivery_status(identity, parts, index, part.text):
-                return parsed
-        elif part.content_type == feedback.CONTENT_TYPE:
-            fields = feedback.parse_fields(part)
-            if parsed_feedback := feedback.parse_feedback(fields):
-                return _complaint(identity, find_original(parts, report=index, groups=[fields]), parsed_feedback)
+def _parse_unsubscribe(identity: str, parts: Sequence[EmailPart]) -> FeedbackReport | None:
+    parsed = feedback.parse_unsubscribe(parts[0].headers)
+    return _complaint(identity, find_original(parts), parsed) if parsed else None
+
+
+def _parse_structured(identity: str, parts: Sequence[EmailPart]) -> BounceReport | FeedbackReport | None:
+    """Parse the report of a program. A person's reply may contain somebody else's report, which is not about us."""
+    from mailwright.events.bounces import plain_text  # noqa: PLC0415 - its expressions take long to compile
+
+    headers = parts[0].headers
+    is_own = parts[0].content_type == "multipart/report" or plain_text.is_from_server(headers)
+    if is_reply(headers) and not is_own and not feedback.is_complaint(headers):
+        return None
+    return (
+        (_parse_own_report(identity, parts) if is_own else None)
+        or (_parse_forwarded_report(identity, parts) if not is_reply(headers) else None)
+        or _parse_complaint_without_report(identity, parts)
+        or _parse_notice(identity, parts)
+    )
+
+
+def _parse_own_report(identity: str, parts: Sequence[EmailPart]) -> BounceReport | FeedbackReport | None:
+    """Parse the report of the email itself. The returned message may contain another report."""
+    own = [index for index, part in enumerate(parts) if part.depth == 0]
+    for index in own:
+        if parsed := _parse_report_part(identity, parts, index):
+            return parsed
+    if _is_declared(parts, "feedback-report"):  # its fields are in a text part
+        texts = (_parse_feedback(identity, parts, each) for each in own if parts[each].content_type == "text/plain")
+        return next((each for each in texts if each), None)
     text = _own_body(parts)
     return _parse_delivery_status(identity, parts, 0, text) if delivery_status.has_groups(text) else None
 
 
-def _parse_delivery_status(
-    identity: str, parts: Sequence[EmailPart], index: int, fields: str
+def _parse_forwarded_report(identity: str, parts: Sequence[EmailPart]) -> BounceReport | FeedbackReport | None:
+    """Parse a report that a person or a gateway forwarded. An attachment of a person must be about our message."""
+    is_declared = _is_declared(parts, "delivery-status")
+    for index, part in enumerate(parts):
+        parsed = _parse_report_part(identity, parts, index, is_forwarded=True)
+        if parsed and (part.depth == 0 or is_declared or parsed.original.outbox_id):
+            return parsed
+    return None
+
+
+def _parse_report_part(
+    identity: str, parts: Sequence[EmailPart], index: int, *, is_forwarded: bool = False
 ) -> BounceReport | FeedbackReport | None:
+    part = parts[index]
+    if part.content_type in delivery_status.CONTENT_TYPES:
+        return _parse_delivery_status(identity, parts, index, part.text, is_forwarded=is_forwarded)
+    if part.content_type == feedback.CONTENT_TYPE:
+        return _parse_feedback(identity, parts, index, is_forwarded=is_forwarded)
+    return None
+
+
+def _parse_feedback(
+    identity: str, parts: Sequence[EmailPart], index: int, *, is_forwarded: bool = False
+) -> FeedbackReport | None:
+    fields = feedback.parse_fields(parts[index])
+    parsed = feedback.parse_feedback(fields)
+    if parsed is None:
+        return None
+    original = find_original(parts, report=index, groups=[fields], is_forwarded=is_forwarded)
+    return _complaint(identity, original, parsed)
+
+
+def _parse_delivery_status(
+    identity: str, parts: Sequence[EmailPart], index: int, fields: str, *, is_forwarded: bool = False
+) -> BounceReport | None:
     groups = delivery_status.parse_groups(fields)
     recipients = list(delivery_status.find_recipients(groups))
     if not recipients:
         return None
-    from mailwright.events.bounces import plain_text  # noqa: PLC0415 - as below
+    from mailwright.events.bounces import plain_text  # noqa: PLC0415 - as above
 
-    reasons = plain_text.Reasons(plain_text.strip_returned_message(_own_body(parts)))
+    text = _own_body(parts) if parts[index].depth == 0 else ""  # a person wrote the text above an attached report
+    reasons = plain_text.Reasons(plain_text.strip_returned_message(text))
     explained = [reasons.explain(fields, is_only=len(recipients) == 1) for fields in recipients]
-    original = find_original(parts, report=index, groups=groups)
+    original = find_original(parts, report=index, groups=groups, is_forwarded=is_forwarded)
     return _bounce(identity, original, explained, delivery_status.find_reporting_mta(groups))
 
 
@@ -95,7 +147,7 @@ def _parse_notice(identity: str, parts: Sequence[EmailPart]) -> BounceReport | F
 
 def _parse_plain_text(identity: str, parts: Sequence[EmailPart]) -> BounceReport | str | None:
     """Return the bounce, or the reason why a bounce cannot be read."""
-    from mailwright.events.bounces import plain_text  # noqa: PLC0415 - its expressions take long to compile
+    from mailwright.events.bounces import plain_text  # noqa: PLC0415 - as above
 
     headers, text = parts[0].headers, _own_body(parts)
     if is_auto_responder(headers) or not plain_text.is_bounce(headers, text):
@@ -111,8 +163,13 @@ def _parse_plain_text(identity: str, parts: Sequence[EmailPart]) -> BounceReport
 
 
 def _find_missing_report(parts: Sequence[EmailPart]) -> str | None:
-    is_declared = _REPORT_TYPE.search(parts[0].headers.first("content-type")) is not None
+    is_declared = _is_declared(parts, "delivery-status") or _is_declared(parts, "feedback-report")
     return "is declared as a report but contains no report" if is_declared else None
+
+
+def _is_declared(parts: Sequence[EmailPart], report_type: str) -> bool:
+    found = _REPORT_TYPE.search(parts[0].headers.first("content-type"))
+    return found is not None and found[1].lower() == report_type
 
 
 def _parse_ordinary(email: bytes, parts: Sequence[EmailPart]) -> OrdinaryEmail:

@@ -14,6 +14,7 @@ from mailwright.events.bounces.diagnosis import (
 )
 from mailwright.events.bounces.email_parts import EmailHeaders
 from mailwright.events.bounces.model import DsnAction
+from mailwright.events.bounces.original_message import is_reply
 
 # Maximum number of characters that are read. Text after that is the returned message.
 MAX_TEXT_LENGTH = 32_000
@@ -114,20 +115,31 @@ def is_bounce(headers: EmailHeaders, body: str) -> bool:
     """
     subject, beginning = decode_words(headers.first("subject")), body[:2_000]
     mentions_failure = _FAILURE.search(subject), _FAILURE.search(beginning)
-    is_program = headers.first("return-path").replace(" ", "") == "<>" or bool(headers.first("x-failed-recipients"))
-    senders = [headers.first(field) for field in ("from", "return-path")]
-    is_server = is_program or any(
-        _SERVER_SENDERS.search(name) for each in senders for name in _LOCAL_PART.findall(each)
-    )
+    is_program, is_server = _has_no_return_path(headers), is_from_server(headers)
     is_answer = any(headers.first(field) for field in ("in-reply-to", "references"))
     if _REPLY_OR_FORWARD.match(subject):  # only some gateways of mobile networks reply, with the code of the server
         return is_server and all((_FAILURE.search(beginning), _REPLY_LINE.search(beginning)))
     if is_server and (is_program or not is_answer):
         return any(mentions_failure) or _LISTED.search(beginning) is not None
     # The name of a sender is a weaker sign: a courier's "Mail Delivery Team" are people. So is any domain.
-    if is_server or any(_SERVER_SENDERS.search(_ADDRESS_PART.sub(" ", each)) for each in senders):
+    if is_server or any(_SERVER_SENDERS.search(_ADDRESS_PART.sub(" ", each)) for each in _senders(headers)):
         return any(mentions_failure) and _has_details(headers, body)
-    return all(mentions_failure) and not is_answer and _has_details(headers, body)
+    return all(mentions_failure) and not is_reply(headers) and _has_details(headers, body)
+
+
+def is_from_server(headers: EmailHeaders) -> bool:
+    return _has_no_return_path(headers) or any(
+        _SERVER_SENDERS.search(name) for each in _senders(headers) for name in _LOCAL_PART.findall(each)
+    )
+
+
+def _has_no_return_path(headers: EmailHeaders) -> bool:
+    """Return whether the return path is empty, or the email has a header of Exim that replaces it."""
+    return headers.first("return-path").replace(" ", "") == "<>" or bool(headers.first("x-failed-recipients"))
+
+
+def _senders(headers: EmailHeaders) -> list[str]:
+    return [headers.first(field) for field in ("from", "return-path")]
 
 
 def _has_details(headers: EmailHeaders, body: str) -> bool:
