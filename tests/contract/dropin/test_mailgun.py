@@ -190,6 +190,21 @@ async def test_raw_email_gets_the_message_id_of_the_response(drop_in: DropIn) ->
     assert found == [answer.json()["id"] for answer in answers]
 
 
+async def test_unsubscribe_variables_of_raw_email_are_never_sent(drop_in: DropIn) -> None:
+    header = b"From: a@example.com\r\nList-Unsubscribe: <%tag_unsubscribe_url%>\r\n\r\nHi\r\n"
+    encoded = b"From: a@example.com\r\nContent-Transfer-Encoding: base64\r\n\r\nJXVuc3Vic2NyaWJlX3VybCU=\r\n"
+    fields = {"to": "ada@example.com", "o:tag": "news"}
+    for content in (header, encoded):
+        refused = await send_mime(drop_in, content, **fields)
+        assert (refused.status_code, refused.json()["message"].partition(" ")[0]) == (400, "o:tag")
+    await lists.create(drop_in.engine.database, drop_in.engine.clock, 1, "news", actor="test")
+    refused = await send_mime(drop_in, encoded, **fields)
+    assert "message parameter contains %unsubscribe_url%" in refused.json()["message"]
+    assert (await send_mime(drop_in, header, **fields)).status_code == 200
+    [stored] = await drop_in.stored()
+    assert (stored.list_key, stored.email["List-Unsubscribe"]) == ("news", None)
+
+
 @on_sqlite
 @pytest.mark.parametrize(
     ("change", "field"),

@@ -19,7 +19,7 @@ from starlette.responses import Response
 from mailwright.app.wiring import Engine
 from mailwright.audience import lists
 from mailwright.content.attachments import MAX_ATTACHMENTS
-from mailwright.content.headers import Mailbox, message_id, message_id_line
+from mailwright.content.headers import UNSUBSCRIBE_HEADERS, Mailbox, message_id, message_id_line
 from mailwright.content.raw import MAX_RAW_BYTES, parse_raw, with_crlf
 from mailwright.domain.address import domain_of
 from mailwright.domain.clock import isoformat, to_instant
@@ -27,6 +27,7 @@ from mailwright.domain.foreign_json import load_json
 from mailwright.domain.ids import uuid7
 from mailwright.domain.message import ALTERNATIVES
 from mailwright.domain.tracking import TrackingMode
+from mailwright.events.bounces.email_parts import split_parts
 from mailwright.sources.api.emails import AddressedEmail
 from mailwright.sources.api.fields import MAX_CONTENT_BYTES
 from mailwright.sources.api.messages import RequestContext
@@ -185,10 +186,26 @@ async def send_mime(request: Request) -> Response:
     if not recipients:
         raise _invalid("to", "is required")
     content, identity = _identified(_mime(form), context)
-    engine, metadata = engine_of(request), form.prefixed("v:")
-    list_key = await _find_list(engine, context, form, {})
+    engine, metadata, list_key = engine_of(request), form.prefixed("v:"), None
+    email, body_mark = parse_raw(content), _unsubscribe_mark(content)
+    marked = [each for each in email.fields if _UNSUBSCRIBE.search(each.value)]
+    if body_mark or marked:
+        headers = {**email.firsts, **{each.name: each.value for each in marked}}
+        list_key = await _find_list(engine, context, form, headers, body_mark or "")
+        if body_mark:
+            raise _invalid(_MIME, f"contains {body_mark}, which is not replaced in a raw email; send html and text")
+        content = email.to_bytes([each for each in email.fields if each.name not in UNSUBSCRIBE_HEADERS])
     await engine.raw_messages.send(context, _options(form) + content, None, recipients, metadata, list_key=list_key)
     return json_response({"id": identity, "message": "Queued. Thank you."})
+
+
+def _unsubscribe_mark(content: bytes) -> str | None:
+    """Return the first of Mailgun's unsubscribe variables in the text or HTML of a raw email."""
+    for part in split_parts(content, MAX_RAW_BYTES):
+        is_shown = part.depth == 0 and part.content_type in ("text/plain", "text/html")
+        if is_shown and (found := _UNSUBSCRIBE.search(part.text)):
+            return found[0]
+    return None
 
 
 def _mime(form: _Form) -> bytes:
@@ -269,14 +286,16 @@ def _check_field(name: str, found: list[str], known: Set[str]) -> None:
         raise _invalid(name, "occurs more than once")
 
 
-async def _find_list(engine: Engine, context: RequestContext, form: _Form, headers: Mapping[str, str]) -> str | None:
+async def _find_list(
+    engine: Engine, context: RequestContext, form: _Form, headers: Mapping[str, str], body: str = ""
+) -> str | None:
     """Return the key of the list that the List-Id names, or a tag of email with Mailgun's unsubscribe variables.
 
     Such email is bulk email, so it is refused without a list.
     """
     if (named := list_of_header(headers)) is not None:
         return named
-    texts = [*headers.values(), *(form.first(name) or "" for name in ("html", "text", "amp-html"))]
+    texts = [*headers.values(), body, *(form.first(name) or "" for name in ("html", "text", "amp-html"))]
     marked = next((mark[0] for text in texts if (mark := _UNSUBSCRIBE.search(text))), None)
     if marked is None:
         return None
@@ -288,7 +307,7 @@ async def _find_list(engine: Engine, context: RequestContext, form: _Form, heade
         raise _invalid(
             "o:tag",
             f"must contain the key of a list of Mailwright, because the email has {marked} and is bulk email; "
-            f"create a list for a tag of this email{f' ({min(tags)})' if tags else ''}, or send h:List-Id",
+            f"create a list for a tag of this email{f' ({min(tags)})' if tags else ''}, or add a List-Id header",
         )
     return found
 
