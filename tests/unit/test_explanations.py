@@ -174,6 +174,9 @@ def test_commands_perform_the_actions_of_an_explanation() -> None:
     limit = ReachedLimit("rate_per_hour", LimitScope.TENANT, "shop")
     held = a_campaign(CampaignState.HELD, remedy=Remedy.CHANGE_LIMIT, limit=limit)
     assert commands(held) == ["mailwright tenant edit shop --rate-per-hour N"]
+    ceiling = ReachedLimit("rate_per_hour", LimitScope.INSTALLATION, "shop")
+    held = a_campaign(CampaignState.HELD, remedy=Remedy.CHANGE_LIMIT, limit=ceiling)
+    assert commands(held) == ["mailwright setting set MAILWRIGHT_RATE_PER_HOUR N"]
     winner = Action(ActionKind.CHOOSE_WINNER, "c1", {"version": "B 2"})
     assert commands(a_campaign(CampaignState.HELD, actions=(winner,))) == ["mailwright campaign winner c1 'B 2'"]
 

@@ -51,6 +51,10 @@ _LIMIT_OPTIONS: Final[Mapping[str, str]] = {
     "warmup": "--warmup-since none",
     "max_in_flight": "--max-in-flight N",
 }
+_CEILINGS: Final[Mapping[str, str]] = {
+    "rate_per_hour": "MAILWRIGHT_RATE_PER_HOUR",
+    "daily_limit": "MAILWRIGHT_DAILY_LIMIT",
+}
 _CAMPAIGN_LIMIT_OPTIONS: Final[Mapping[str, str]] = {
     **_LIMIT_OPTIONS,
     "outside_hours": "--working-hours none",
@@ -105,9 +109,11 @@ def _commands(explanation: MessageExplanation | CampaignExplanation) -> Iterator
 
 
 def _change_limit(explanation: Explanation, limit: ReachedLimit) -> Iterator[str]:
-    """Yield the command that changes a tenant's limit. The explanation's actions cover a campaign's own limit."""
+    """Yield the command that changes the limit. The explanation's actions cover a campaign's own limit."""
     option = _LIMIT_OPTIONS.get(limit.name)
-    if option is not None and limit.scope in (LimitScope.TENANT, LimitScope.INSTALLATION):
+    if limit.scope is LimitScope.INSTALLATION and limit.name in _CEILINGS:  # A tenant's own limit cannot be higher.
+        yield f"setting set {_CEILINGS[limit.name]} N"
+    elif option is not None and limit.scope in (LimitScope.TENANT, LimitScope.INSTALLATION):
         yield f"tenant edit {shlex.quote(str(limit.owner))} {option}"
 
 

@@ -1491,7 +1491,7 @@ SELECT m.outbox_id AS id, r.tenant_id, m.to_email AS email, r.campaign_tag, r.se
     WHERE earlier.provider_message_id = d.provider_message_id AND earlier.message_key < d.message_key
       AND earlier.provider = d.provider AND earlier.provider NOT IN ('mailbox', 'smtp', 'smtpbz')
   ) THEN d.provider_message_id END AS provider_message_id,
-  d.sent_at
+  ($time d.sent_at $end_time) AS sent_at
 FROM campaign_runs AS r
 JOIN messages AS m ON m.request_id = r.run_id AND m.source = 'article'
 JOIN deliveries AS d ON d.message_key = m.id
@@ -1500,7 +1500,7 @@ WHERE d.status = 'SENT';
 CREATE VIEW delivery_events AS
 SELECT e.id, r.tenant_id, m.to_email AS email,
   CASE e.type WHEN 'complaint' THEN 'spamreport' ELSE e.type END AS event_type,
-  d.provider_message_id, e.created_at AS event_at, r.campaign_tag, r.send_batch_id
+  d.provider_message_id, ($time e.created_at $end_time) AS event_at, r.campaign_tag, r.send_batch_id
 FROM campaign_runs AS r
 JOIN messages AS m ON m.request_id = r.run_id AND m.source = 'article'
 JOIN deliveries AS d ON d.message_key = m.id
@@ -1508,8 +1508,8 @@ JOIN events AS e ON e.message_key = m.id
 WHERE e.type IN ('delivered', 'open', 'click', 'bounce', 'complaint', 'unsubscribe');
 
 CREATE VIEW dead_letters AS
-SELECT m.outbox_id AS id, 'send' AS topic, m.payload,
-  d.error_code || ': ' || COALESCE(d.error_reason, '') AS error, d.failed_at AS created_at,
+SELECT m.outbox_id AS id, 'send' AS topic, $json m.payload $end_json AS payload,
+  d.error_code || ': ' || COALESCE(d.error_reason, '') AS error, ($time d.failed_at $end_time) AS created_at,
   r.tenant_id, m.to_email AS email, r.campaign_tag, r.send_batch_id
 FROM campaign_runs AS r
 JOIN messages AS m ON m.request_id = r.run_id AND m.source = 'article'
