@@ -20,7 +20,7 @@ from mailwright.domain.states import OnDoubt
 from mailwright.events.reports import REPORTABLE, Reports
 from mailwright.outbox.claim import Claims
 from mailwright.providers.sendgrid import events as sendgrid
-from mailwright.providers.ses import events as ses
+from mailwright.providers.ses import event_format as ses
 from mailwright.storage.database import Database
 from mailwright.storage.tables import contacts, deliveries, events, messages, reports, suppressions
 from tests.builders import SENT, UNKNOWN, a_newsletter, a_result, a_settler
