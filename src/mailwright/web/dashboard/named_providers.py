@@ -33,6 +33,16 @@ HOME: Final = "/settings/named-providers"
 router = APIRouter(prefix=HOME, route_class=PageRoute, include_in_schema=False)
 
 # The sources as people know them.
+# The limits of a provider, with the labels of the page about limits.
+_LIMIT_LABELS: Final = {
+    "rate_per_second": lazy_gettext("Emails per second"),
+    "rate_per_hour": lazy_gettext("Emails per hour"),
+    "daily_limit": lazy_gettext("Emails per day"),
+    "warmup_since": lazy_gettext("Warm-up start date"),
+    "warmup_start": lazy_gettext("Emails on the first warm-up day"),
+    "warmup_factor": lazy_gettext("Warm-up factor per day"),
+}
+_WITHOUT_MARKS: Final = str.maketrans("", "", "`*")  # The descriptions are Markdown.
 _SOURCES: Final = (
     (ALL_SOURCES, lazy_gettext("Everything")),
     (Source.API.value, lazy_gettext("Transactional email (API, SMTP, outbox table)")),
@@ -198,14 +208,14 @@ async def _one_page(
 
 
 def _inputs(kind: str, stored: Any) -> list[dict[str, Any]]:
-    labels = {each.name: each.label for each in KINDS[kind].form_fields}
+    labels = _LIMIT_LABELS | {each.name: each.label for each in KINDS[kind].form_fields}
     if (server := KINDS[kind].smtp_server) is not None:
         labels[server.name] = gettext("SMTP server")
     return [
         {
             "name": variable_of(name),
             "label": labels.get(name, variable_of(name)),
-            "hint": str(Settings.model_fields[name].description).replace("`", ""),
+            "hint": str(Settings.model_fields[name].description).translate(_WITHOUT_MARKS),
             "is_secret": is_secret(name),
             "is_stored": name in stored,
             "is_required": name in required_fields(kind),
