@@ -545,11 +545,17 @@ class ProgressLimitResponse(SnakeResponseModel):
 
 
 class ProgressResponse(SnakeResponseModel):
-    """The campaign that is being sent or is next, the number of others in the queue, and the reason for a deferral."""
+    """The campaign that is being sent, or that resumes first, and the campaigns that wait.
+
+    `next_campaign_at` is when the forecast expects the next campaign, and `next_campaign_reason` why it is not being
+    sent yet. Without a worker (`no_worker`), the time assumes that one starts now. It is null if no campaign waits, or
+    if only a user can start those that wait (for example `paused`).
+    """
 
     active_campaign: ActiveCampaignResponse | None
     queued_count: int
     next_campaign_at: Time | None
+    next_campaign_reason: str | None
     reason_code: str | None
     next_run_at: Time | None
     limits: list[ProgressLimitResponse]
@@ -618,6 +624,7 @@ def progress_response(progress: QueueProgress) -> ProgressResponse:
         active_campaign=_active_campaign(progress),
         queued_count=progress.queued,
         next_campaign_at=known_end(progress.next_campaign_at),
+        next_campaign_reason=progress.next_campaign_reason,
         reason_code=progress.reason,
         next_run_at=known_end(progress.next_run_at),
         limits=list(progress.limits),

@@ -439,6 +439,7 @@ async def test_poll_shows_active_campaign_and_queue(api: Api, bench: Bench, cloc
         "active_campaign": None,
         "queued_count": 0,
         "next_campaign_at": None,
+        "next_campaign_reason": None,
         "reason_code": None,
         "next_run_at": None,
         "limits": [],
@@ -455,6 +456,7 @@ async def test_poll_shows_active_campaign_and_queue(api: Api, bench: Bench, cloc
     assert told == {
         "queued_count": 1,
         "next_campaign_at": isoformat(clock.now() + DAY),
+        "next_campaign_reason": "scheduled",
         "reason_code": "rate_per_hour",
         "next_run_at": isoformat(clock.now() + HOUR),
         "limits": [],

@@ -25,6 +25,8 @@ from mailwright.outbox.quotas import PreSyncState, QuotaReport
 from mailwright.outbox.workers import sending_rate
 from mailwright.sources.campaigns import enqueue, progress
 from mailwright.sources.campaigns.explain import explain_campaign
+from mailwright.sources.campaigns.forecast import forecast
+from mailwright.sources.campaigns.forecast_values import ForecastAssumption
 from mailwright.storage.tables import deliveries, lane_deferrals, messages
 from mailwright.worker import gate
 from mailwright.worker.worker import Worker
@@ -157,6 +159,42 @@ async def test_progress_shows_the_active_campaign_and_the_queue(desk: CampaignHa
     await desk.bench.drain(provider)
     assert await desk.status(third) == "SENT"
     assert await desk.status(second) == "SENT"
+
+
+async def test_next_campaign_without_worker_starts_as_forecast(desk: CampaignHarness) -> None:
+    """The forecast assumes that a worker starts now, and the poll says so."""
+    await change_tenant(desk.database, rate_per_hour=10)
+    await desk.start(15, name="First")
+    second = await desk.start(name="Second")
+    poll = await desk.progress()
+    found = await forecast(desk.database, desk.clock, desk.bench.engine.defaults, tenant_id=DEFAULT_TENANT)
+    [expected] = [each.starts_at for each in found.campaigns if each.campaign_id == second]
+    assert (poll.reason, poll.next_campaign_reason) == ("no_worker", "no_worker")
+    assert ForecastAssumption.NO_WORKER in found.assumptions
+    assert expected is not None
+    assert poll.next_campaign_at == expected >= desk.clock.now() + HOUR  # the first one needs two hours
+
+    await desk.bench.drain(ScriptedProvider())
+    poll = await desk.progress()
+    assert (poll.reason, poll.next_campaign_reason) == ("rate_per_hour", "queued")
+    assert poll.next_campaign_at is not None
+    assert 0 <= poll.next_campaign_at - desk.clock.now() - HOUR < SECOND
+
+
+async def test_paused_campaign_has_no_start_but_a_reason(desk: CampaignHarness) -> None:
+    await desk.start(5, name="First", limits={"ratePerHour": 1})
+    paused = await desk.start(name="Paused")
+    await desk.campaigns.pause(OPERATOR, paused)
+    await desk.bench.drain(ScriptedProvider())
+    poll = await desk.progress()
+    assert (poll.queued, poll.next_campaign_at, poll.next_campaign_reason) == (1, None, "paused")
+    found = await forecast(desk.database, desk.clock, desk.bench.engine.defaults, tenant_id=DEFAULT_TENANT)
+    assert [each.starts_at for each in found.campaigns if each.campaign_id == paused] == [None]
+
+    await desk.start(name="Third", scheduledAt=desk.clock.now() + DAY)  # a paused campaign holds up no other
+    poll = await desk.progress()
+    assert (poll.queued, poll.next_campaign_reason) == (2, "scheduled")
+    assert poll.next_campaign_at == desk.clock.now() + DAY
 
 
 # Several campaigns.

@@ -29,7 +29,8 @@ class QueueProgress:
     rate: float  # messages per second of the active campaign
     eta: Instant | None
     queued: int
-    next_campaign_at: Instant | None
+    next_campaign_at: Instant | None  # None if no campaign waits, or if only a user can start those that wait
+    next_campaign_reason: str | None  # why the next campaign is not being sent yet
     reason: str | None
     next_run_at: Instant | None
     limits: tuple[BulkLimit, ...] = ()
@@ -51,7 +52,7 @@ async def queue_progress(
         rate = await send_rate(tx, active, now) if active is not None else 0.0
         others = [position for position in queue if position is not active]
         snapshot = ReadSnapshot(database, tx)
-        starts = await _expected_starts(snapshot, clock, defaults, others)
+        following, starts_at = await _next_campaign(snapshot, clock, defaults, others)
         limits = await load_bulk_limits(snapshot, defaults, tenant_id, now)
     unsent = counts.waiting + counts.sending if counts is not None else 0
     is_moving = active is not None and active.status is QueueStatus.PROCESSING and rate > 0
@@ -61,26 +62,32 @@ async def queue_progress(
         rate=rate,
         eta=now + round(unsent / rate * 1000) if is_moving else None,
         queued=len(others),
-        next_campaign_at=max(min(starts), now) if starts else None,
+        next_campaign_at=None if starts_at is None else max(starts_at, now),
+        next_campaign_reason=following.defer_reason if following else None,
         reason=active.defer_reason if active else None,
         next_run_at=end_of_deferral(active) if active else None,
         limits=limits,
     )
 
 
-async def _expected_starts(
+async def _next_campaign(
     snapshot: ReadSnapshot, clock: Clock, defaults: DefaultLimits, others: Sequence[QueuePosition]
-) -> list[Instant]:
-    """Return when the campaigns are expected to send their next messages, without those that only a user can release.
+) -> tuple[QueuePosition | None, Instant | None]:
+    """Return the campaign that is sent next, and when it is expected to send its next message.
 
-    If the stored forecast lacks one of them, because the queue has just changed, it is computed for this answer.
+    Campaigns that only a user can release come last, without a time. If the stored forecast lacks one of the others,
+    because the queue has just changed, it is computed for this answer.
     """
     ends = [position for position in others if position.deferred_until != INDEFINITELY]
     expected = {each.campaign_id: each.expected_at for each in ends}  # None for one that is being sent
     if None in expected.values():
         found = await forecast(snapshot, clock, defaults, tenant_id=None)
         expected = {each.campaign_id: _start_of(each, found.computed_at) for each in found.campaigns}
-    return [at for each in ends if (at := expected[each.campaign_id]) is not None]
+    starts = [(at, each) for each in ends if (at := expected[each.campaign_id]) is not None]
+    if starts:
+        starts_at, following = min(starts, key=lambda start: start[0])
+        return following, starts_at
+    return next(iter(ends or others), None), None
 
 
 def _start_of(campaign: CampaignForecast, now: Instant) -> Instant | None:
