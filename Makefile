@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test test-all faults bench docs manual wheel deploy-check image-test lock clean
+.PHONY: help setup demo check test test-all faults bench docs manual wheel typescript deploy-check image-test lock clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +57,9 @@ manual: setup ## build the manual that `mailwright serve` shows at /manual
 
 wheel: setup ## build the wheel with the browser files and the manual into dist/
 	$(BIN)/python -m hatchling build --target wheel
+
+typescript: setup ## build the npm package of the TypeScript client into dist/
+	$(BIN)/python -m tools.typescript_client
 
 deploy-check: setup ## validate the files of deploy/ with the validators of compose and Kubernetes too
 	$(BIN)/python -m pip install --quiet compose-spec kubernetes-validate

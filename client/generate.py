@@ -11,11 +11,11 @@ import re
 import sys
 import textwrap
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
@@ -23,8 +23,8 @@ HERE = Path(__file__).resolve().parent
 OPENAPI = HERE.parent / "docs" / "openapi.json"
 PACKAGE = HERE / "src" / "mailwright_client"
 
-# Only providers call these routes.
-INBOUND_ROUTES = ("/ses-events", "/sendgrid-events")
+# Only providers call these routes, for example `/ses-events`.
+PROVIDER_ROUTES = re.compile(r"/[a-z]+-events\b")
 
 # Path prefix → group of methods, the first match counts; other paths are grouped by the segment after `/v1/`.
 GROUPS = {
@@ -98,7 +98,7 @@ def generate() -> None:
 
 def models(description: Mapping[str, Any]) -> str:
     schemas: Mapping[str, Any] = description["components"]["schemas"]
-    requests = _request_models(description)
+    requests = request_models(description)
     aliases = [_alias(name, schema) for name, schema in sorted(schemas.items()) if "enum" in schema]
     parts = ["\n".join(["# A newer server may send values that are not listed here.", *aliases])]
     parts += [
@@ -122,7 +122,7 @@ def operations(description: Mapping[str, Any]) -> str:
 # Models.
 
 
-def _request_models(description: Mapping[str, Any]) -> set[str]:
+def request_models(description: Mapping[str, Any]) -> set[str]:
     """Return the models of request bodies and every model inside them."""
     schemas = description["components"]["schemas"]
     waiting = [
@@ -233,28 +233,39 @@ class Operation:
         return any(each["name"] == "Idempotency-Key" for each in self.parameters("header"))
 
     @property
-    def body(self) -> tuple[str, str] | None:
-        """Return the media type and the Python type of the request body."""
+    def body(self) -> tuple[str, Mapping[str, Any]] | None:
+        """Return the media type and the schema of the request body."""
         content = self.spec.get("requestBody", {}).get("content", {})
-        if "application/json" in content:
-            return "application/json", type_of(content["application/json"]["schema"])
-        return (next(iter(sorted(content))), "bytes") if content else None
+        media = "application/json" if "application/json" in content else next(iter(sorted(content)), None)
+        return None if media is None else (media, content[media].get("schema", {}))
 
     @cached_property
-    def response(self) -> tuple[str, str]:
-        """Return the Python type of the response body and the function that reads it."""
+    def _contents(self) -> Mapping[str, Any]:
+        """The schemas of successful responses by media type."""
         statuses = sorted(status for status in self.spec["responses"] if status.startswith("2"))
-        content = {
+        return {
             media: each["schema"]
             for status in statuses
             for media, each in self.spec["responses"][status].get("content", {}).items()
         }
-        others = [media for media in content if media != "application/json"]
-        if others:
+
+    @property
+    def reads_bytes(self) -> bool:
+        return any(media != "application/json" for media in self._contents)
+
+    @property
+    def result(self) -> Mapping[str, Any] | None:
+        """The schema of the response, if it is JSON."""
+        return None if self.reads_bytes else self._contents.get("application/json")
+
+    @cached_property
+    def response(self) -> tuple[str, str]:
+        """Return the Python type of the response body and the function that reads it."""
+        if self.reads_bytes:
             return "bytes", "read_bytes"
-        if "application/json" not in content:
+        if self.result is None:
             return "None", "read_nothing"
-        kind = type_of(content["application/json"])
+        kind = type_of(self.result)
         return (kind, f"{kind}.from_json") if kind.startswith("models.") else ("Any", "read_json")
 
 
@@ -262,13 +273,13 @@ def grouped(description: Mapping[str, Any]) -> dict[str, list[Operation]]:
     groups: dict[str, list[Operation]] = defaultdict(list)
     for path, methods in sorted(description["paths"].items()):
         for method, spec in sorted(methods.items()):
-            if path not in INBOUND_ROUTES:
+            if not PROVIDER_ROUTES.match(path):
                 made = Operation(method.upper(), path, spec)
                 groups[made.group].append(made)
     for name, found in groups.items():
         names = [each.name for each in found]
         if repeated := {each for each in names if names.count(each) > 1}:
-            sys.exit(f"tools/client.py: two operations of {name} are called {', '.join(sorted(repeated))}")
+            sys.exit(f"client/generate.py: two operations of {name} are called {', '.join(sorted(repeated))}")
     return dict(sorted(groups.items()))
 
 
@@ -296,8 +307,8 @@ def _method(each: Operation, *, is_async: bool) -> str:
 def _arguments(each: Operation) -> list[str]:
     given = [f"{argument(parameter['name'])}: str" for parameter in each.parameters("path")]
     if each.body is not None:
-        media, kind = each.body
-        given.append(f"request: {kind}" if media == "application/json" else "content: bytes")
+        media, schema = each.body
+        given.append(f"request: {type_of(schema)}" if media == "application/json" else "content: bytes")
     named = []
     if each.body is not None and each.body[0] != "application/json":
         named.append(f"content_type: str = {each.body[0]!r}")
@@ -332,18 +343,18 @@ def _paging_method(
     each: Operation, found: list[Operation], schemas: Mapping[str, Any], *, is_async: bool
 ) -> str | None:
     """Return a method that iterates over all pages, if the list is paged by cursor."""
-    queries = [parameter["name"] for parameter in each.parameters("query")]
-    item, name = _item(each, schemas), f"{each.name}_all"
-    if "cursor" not in queries or item is None or any(other.name == name for other in found):
+    listed = paged_list(each, found, schemas)
+    if listed is None:
         return None
+    field, item = snake(listed.items), type_of(listed.item)
     arguments = [given for given in _arguments(each) if not given.startswith("cursor:")]
     passed = [argument(parameter["name"]) for parameter in each.parameters("path")]
+    queries = [parameter["name"] for parameter in each.parameters("query")]
     passed += [f"{own}={own}" for own in map(argument, queries)]
-    field = snake(next(key for key, of in _response_fields(each, schemas).items() if of.get("type") == "array"))
     begin, wait, iterator = ("async def", "await ", "AsyncIterator") if is_async else ("def", "", "Iterator")
     give = f"for item in page.{field}:\n                yield item" if is_async else f"yield from page.{field}"
     return (
-        f"    {begin} {name}({', '.join(['self', *arguments])}) -> {iterator}[{item}]:\n"
+        f"    {begin} {each.name}_all({', '.join(['self', *arguments])}) -> {iterator}[{item}]:\n"
         f'        """Iterate over all pages; `limit` is the page size."""\n'
         f"        cursor: str | None = None\n"
         f"        while True:\n"
@@ -354,16 +365,24 @@ def _paging_method(
     )
 
 
-def _item(each: Operation, schemas: Mapping[str, Any]) -> str | None:
-    arrays = [of for of in _response_fields(each, schemas).values() if of.get("type") == "array"]
-    return type_of(arrays[0]["items"]) if len(arrays) == 1 and each.method == "GET" else None
+class PagedList(NamedTuple):
+    """The fields of the items and of the next cursor, and the schema of an item."""
+
+    items: str
+    next_cursor: str
+    item: Mapping[str, Any]
 
 
-def _response_fields(each: Operation, schemas: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the fields of the response model."""
-    named = {class_name(name): schema for name, schema in schemas.items()}
-    found: Mapping[str, Any] = named.get(each.response[0].removeprefix("models."), {}).get("properties", {})
-    return found
+def paged_list(each: Operation, found: Sequence[Operation], schemas: Mapping[str, Any]) -> PagedList | None:
+    """Return what a method that iterates over all pages needs, if the list is paged by cursor."""
+    fields = schemas.get((each.result or {}).get("$ref", "").rpartition("/")[2], {}).get("properties", {})
+    arrays = [name for name, of in fields.items() if of.get("type") == "array"]
+    cursors = [name for name in fields if snake(name) == "next_cursor"]
+    is_paged = each.method == "GET" and any(of["name"] == "cursor" for of in each.parameters("query"))
+    is_free = not any(other.name == f"{each.name}_all" for other in found)
+    if not (is_paged and is_free and len(arrays) == 1 and cursors):
+        return None
+    return PagedList(arrays[0], cursors[0], fields[arrays[0]]["items"])
 
 
 def _bundle(name: str, send: str, groups: Mapping[str, Any], prefix: str) -> str:

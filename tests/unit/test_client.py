@@ -28,7 +28,7 @@ def described_operations() -> set[tuple[str, str]]:
         (method.upper(), path)
         for path, methods in DESCRIPTION["paths"].items()
         for method in methods
-        if path not in generate.INBOUND_ROUTES
+        if not generate.PROVIDER_ROUTES.match(path)
     }
 
 
@@ -212,3 +212,9 @@ def test_redirects_are_not_followed() -> None:
 def test_unknown_response_fields_are_ignored() -> None:
     server = Server(httpx.Response(202, json={**ACCEPTED, "status": "BRAND_NEW", "more": 1}))
     assert server.client().email.send(MESSAGE).status == "BRAND_NEW"
+
+
+@pytest.mark.parametrize("identifier", ["", ".", ".."])
+def test_id_that_changes_the_address_is_refused(identifier: str) -> None:
+    with pytest.raises(ValueError, match="is not an id"):
+        Server().client().contacts.erase(identifier)

@@ -39,7 +39,7 @@ FONT_FACE = """@font-face {{
   unicode-range: {characters};
 }}
 """
-NOT_SHIPPED = ("axe-core", "nodemailer", "@scarf/scarf")
+NOT_SHIPPED = ("axe-core", "nodemailer", "typescript", "@scarf/scarf")
 BUNDLES = {"editor.js": "editor.js", "composer.js": "composer/index.js", "variable_fields.js": "composer/fields.js"}
 BUNDLE = ("--bundle", "--minify", "--format=iife", "--target=es2022", "--legal-comments=none", "--log-level=warning")
 
@@ -63,14 +63,14 @@ def make() -> None:
         return
     if not (HERE / "package.json").exists():
         sys.exit("The browser assets are missing and tools/assets, which builds them, is missing too.")
-    _npm("ci", "--loglevel=error")
+    _run(str(npm()), "ci", "--loglevel=error")
     shutil.rmtree(TARGET, ignore_errors=True)
     TARGET.mkdir(parents=True)
     for name, source in COPIED.items():
         shutil.copyfile(MODULES / source, TARGET / name)
     (TARGET / "inter.css").write_text(_copy_font(), encoding="utf-8")
     for name, entry in BUNDLES.items():
-        _node(str(MODULES / "esbuild/bin/esbuild"), entry, *BUNDLE, f"--outfile={TARGET / name}")
+        _run(str(MODULES / "esbuild/bin/esbuild"), entry, *BUNDLE, f"--outfile={TARGET / name}")
     (TARGET / "LICENSES.txt").write_text(_licences(), encoding="utf-8")
     STAMP.write_text(fingerprint)
 
@@ -87,14 +87,18 @@ def _copy_font() -> str:
     return "".join(faces)
 
 
-def _npm(*arguments: str) -> None:
-    _node(str(_wheel() / "lib/node_modules/npm/bin/npm-cli.js"), *arguments)
+def node() -> Path:
+    return _wheel() / "bin/node"
 
 
-def _node(*arguments: str) -> None:
-    folder = _wheel() / "bin"
-    environment = {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', '')}"}
-    done = subprocess.run([folder / "node", *arguments], cwd=HERE, env=environment, check=False)
+def npm() -> Path:
+    """Return the script of npm, which Node runs."""
+    return _wheel() / "lib/node_modules/npm/bin/npm-cli.js"
+
+
+def _run(*arguments: str) -> None:
+    environment = {**os.environ, "PATH": f"{node().parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+    done = subprocess.run([node(), *arguments], cwd=HERE, env=environment, check=False)
     if done.returncode:
         sys.exit(f"`{Path(arguments[0]).name} {arguments[1]}` failed in {HERE}; its message is above.")
 

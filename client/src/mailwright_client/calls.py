@@ -55,6 +55,9 @@ class SendAsync(Protocol):
 
 def path(template: str, *values: str) -> str:
     """Fill in ids, quoted so that each stays one path segment."""
+    for value in values:
+        if value in ("", ".", ".."):  # Such a segment disappears, and the call would reach another address.
+            raise ValueError(f"{value!r} is not an id.")
     return template.format(*(quote(value, safe="") for value in values))
 
 
