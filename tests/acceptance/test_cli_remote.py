@@ -70,6 +70,17 @@ async def test_remote_campaign_is_rescheduled_duplicated_and_archived(far: Comma
     assert "No messages in doubt." in (await far.ok("campaign", "in-doubt", "list", campaign_id)).out
 
 
+async def test_remote_rules_reports_and_logs_are_those_of_the_key(far: Commands) -> None:
+    assert (await far.ok("retention", "set", "events", "30", "--yes")).out.endswith("is on for default: 30 days.\n")
+    [events] = [each for each in (await far.ok("retention", "show", "--json")).json if each["days"]]
+    assert (events["kind"], events["tenant"], events["minDays"]) == ("events", "default", 30)
+    await far.ok("retention", "set", "events", "off")
+    assert "No findings." in (await far.ok("shadow", "report", "--days", "3")).out
+    actions = [each["action"] for each in (await far.ok("audit-log", "--json", "--limit", "2")).json]
+    assert actions == ["retention.remove", "retention.set"]
+    assert "The archive of news is empty." in (await far.ok("archive", "list", "news")).out
+
+
 async def test_remote_errors_name_options_and_exit_codes(far: Commands, api: Api) -> None:
     await far.ok("list", "create", "news")
     again = await far.run("list", "create", "news")
@@ -208,6 +219,14 @@ async def test_platform_key_manages_a_server_without_its_database(far: Commands,
     assert "5000" in (await far.ok("setting", "show", "MAILWRIGHT_DAILY_LIMIT", **ops)).out
     await far.ok("setting", "unset", "MAILWRIGHT_DAILY_LIMIT", **ops)
     assert "token=" in (await far.ok("user", "invite", "g@example.com", "--all-tenants", "--link", **ops)).out
+    await far.ok("provider", "create", "spare", "--kind", "mailbox", **ops)
+    await far.ok("provider", "edit", "spare", "--set", "MAILWRIGHT_RATE_PER_HOUR=100", **ops)
+    await far.ok("provider", "route", "spare", "--tenant", "acme", **ops)
+    assert "acme" in (await far.ok("provider", "list", **ops)).out
+    await far.ok("provider", "unroute", "--tenant", "acme", **ops)
+    await far.ok("provider", "delete", "spare", "--yes", **ops)
+    made = await far.ok("report-source", "create", "postfix-1", "--tenant", "acme", **ops)
+    assert (made.out.startswith("rpsec_"), "/v1/reports/postfix-1" in made.err) == (True, True)
     refused = await far.run("tenant", "list")
     assert (refused.code, "mailwright key create --platform" in refused.err) == (1, True)
     wrong = await far.run("list", "list", **ops)

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 # The modules of each command; the first has its noun. They are imported when the command runs, or when a server starts.
 MODULES: Final = {
+    "archive": "archive",
+    "audit-log": "audit_log",
     "brand": "brands",
     "campaign": "campaigns campaign_guard_rails campaign_repeats",
     "contact": "contacts",
@@ -22,9 +24,13 @@ MODULES: Final = {
     "form": "forms",
     "key": "keys",
     "list": "lists",
+    "provider": "providers",
+    "report-source": "report_sources",
+    "retention": "retention",
     "segment": "segments",
     "sequence": "sequences",
     "setting": "settings",
+    "shadow": "shadow",
     "suppression": "suppressions",
     "template": "templates",
     "tenant": "tenants",

@@ -30,7 +30,7 @@ class Context:
     source: str
     # Returns the cached result for a key, or computes it. Only servers cache.
     cached: Callable[[tuple[Any, ...], Callable[[], Awaitable[Any]]], Awaitable[Any]] = _compute
-    # Whether the caller may name objects of all tenants by their id, as the console can.
+    # Whether the caller may name objects of all tenants by their id, or list them, as the console can.
     sees_all_tenants: bool = False
     # The services of a server, with their caches. A command makes the services that it needs.
     engine: "Engine | None" = None

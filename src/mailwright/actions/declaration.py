@@ -159,7 +159,8 @@ class DeclaredAction:
     status: HTTPStatus
     other_status: OtherStatus | None
     audit: str | None  # the verb in the audit log, if the action changes something
-    command: str | None  # the words after the noun; None: no command
+    command: str | None  # the words after the noun; empty: the noun is the command; None: no command
+    spans_tenants: bool  # whether its command without --tenant works on all tenants
     help: str  # of the command, if it says more than the description
     question: str | None  # asked by commands before they run the action
     file: str | None  # the help of --file, from which the command reads the input as JSON; None: it reads no file
@@ -275,6 +276,7 @@ class Noun:
         role: Role | None = None,
         other_status: OtherStatus | None = None,
         command: str | None = None,
+        spans_tenants: bool = False,
         help: str = "",  # noqa: A002 - the name that Typer uses
         question: str | None = None,
         file: str | None = None,
@@ -312,6 +314,7 @@ class Noun:
                 other_status=other_status,
                 audit=audit,
                 command=command,
+                spans_tenants=spans_tenants,
                 help=help,
                 question=question,
                 file=file,

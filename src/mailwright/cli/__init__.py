@@ -76,7 +76,9 @@ COMMANDS: Final = (
 )
 
 # The commands that are derived from the actions alone. Other commands have a module here.
-DERIVED: Final = frozenset({"brand", "form", "key", "list", "segment", "suppression", "tenant"})
+DERIVED: Final = frozenset(
+    "audit-log brand form key list report-source segment shadow suppression tenant".split()  # noqa: SIM905
+)
 
 # Hidden aliases: the plural command names of earlier versions, so that existing scripts keep working.
 ALIASES: Final = {

@@ -43,7 +43,7 @@ from mailwright.cli import remote
 from mailwright.cli.exit_codes import NEGATIVE
 from mailwright.cli.json_input import json_object, parse_json
 from mailwright.cli.opening import Installation, find_tenant, run, show_zone_of
-from mailwright.cli.options import Json, Tenant, Yes, confirm, group
+from mailwright.cli.options import Json, Tenant, TenantOrAll, Yes, command, confirm, group
 from mailwright.cli.output import aside, clock_time, display, out, print_json, print_rows, two_lines
 from mailwright.domain.clock import to_instant
 from mailwright.domain.errors import InvalidInput
@@ -66,22 +66,30 @@ _TONES: Final = {
 
 def make_group(noun: Noun) -> typer.Typer:
     """Return the commands of a noun. A module of this package can add special ones."""
-    app = group(noun.summary)
+    if all(action.command in ("", None) for action in noun.actions):
+        app = command()
+    else:
+        app = group(noun.summary)
+        app.callback()(_has_subcommands)
     groups = {name: group(help_) for name, help_ in noun.groups.items()}
     for name, part in groups.items():
         app.add_typer(part, name=name)
     for action in noun.actions:
         if action.command is not None:
             *outer, name = action.command.split(" ")
-            (groups[outer[0]] if outer else app).command(name)(make_command(action))
+            (groups[outer[0]] if outer else app).command(name or None)(make_command(action))
     return app
+
+
+def _has_subcommands() -> None:
+    """Keep the name of a single subcommand. Without a callback, typer would leave it out."""
 
 
 def make_command(action: DeclaredAction) -> Callable[..., None]:
     """Return the function of a command. Typer reads its arguments and options from its signature."""
     fields = action.fields
 
-    def command(**given: Any) -> None:
+    def run_command(**given: Any) -> None:
         as_json = given.pop("as_json")
         tenant = tenants.DEFAULT if "tenant" in fields else given.pop("tenant", tenants.DEFAULT)
         if action.question is not None:
@@ -105,12 +113,13 @@ def make_command(action: DeclaredAction) -> Callable[..., None]:
     if action.question is not None:
         parameters.append(_parameter("yes", Yes, default=False))
     if not (action.finds_by_id or action.is_platform):
-        parameters.append(_parameter("tenant", Tenant, default=tenants.DEFAULT))
+        whose, default = (TenantOrAll, None) if action.spans_tenants else (Tenant, tenants.DEFAULT)
+        parameters.append(_parameter("tenant", whose, default=default))
     parameters.append(_parameter("as_json", Json, default=False))
-    command.__name__, command.__doc__ = action.name, action.help or action.description
-    command.__annotations__ = {each.name: each.annotation for each in parameters}
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return command
+    run_command.__name__, run_command.__doc__ = action.name, action.help or action.description
+    run_command.__annotations__ = {each.name: each.annotation for each in parameters}
+    run_command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return run_command
 
 
 def perform(
@@ -118,7 +127,7 @@ def perform(
     values: dict[str, Any],
     *,
     path: Mapping[str, str],
-    tenant: str = tenants.DEFAULT,
+    tenant: str | None = tenants.DEFAULT,
     creates: bool = False,
 ) -> Any:
     """Run the action on this installation, or with `--server` on another one. `values` has the names of the API."""
@@ -133,16 +142,18 @@ def console_context(at: Installation, **more: Any) -> Context:
     return Context(at.settings, at.clock, at.database, platform_caller(CONSOLE), "cli", **more)
 
 
-def _run(action: DeclaredAction, values: dict[str, Any], *, path: Mapping[str, str], tenant: str, creates: bool) -> Any:
-    """Run the action on this installation."""
+def _run(
+    action: DeclaredAction, values: dict[str, Any], *, path: Mapping[str, str], tenant: str | None, creates: bool
+) -> Any:
+    """Run the action on this installation. If `tenant` is None, on all tenants."""
 
     async def work(at: Installation) -> Any:
-        context = console_context(at, sees_all_tenants=action.finds_by_id, path=path)
+        context = console_context(at, sees_all_tenants=action.finds_by_id or tenant is None, path=path)
         if action.finds_by_id and action.noun.find_owner is not None:
             owner_id = await action.noun.find_owner(context)
             await show_zone_of(at, owner_id)
-            context = replace(context, caller=Caller(owner_id, tenant, actor=CONSOLE), sees_all_tenants=False)
-        elif not action.is_platform:
+            context = replace(context, caller=Caller(owner_id, tenant or "", actor=CONSOLE), sees_all_tenants=False)
+        elif not action.is_platform and tenant is not None:
             owner = await find_tenant(at, tenant)
             context = replace(context, caller=Caller(owner.id, owner.name, actor=CONSOLE))
         context = replace(context, zone=display.zone)
@@ -155,9 +166,9 @@ def _run(action: DeclaredAction, values: dict[str, Any], *, path: Mapping[str, s
     return run(work, creates=creates)
 
 
-def _call(action: DeclaredAction, values: dict[str, Any], *, path: Mapping[str, str], tenant: str) -> Any:
+def _call(action: DeclaredAction, values: dict[str, Any], *, path: Mapping[str, str], tenant: str | None) -> Any:
     """Run the action on another server. Its API key decides the tenant."""
-    if tenant != tenants.DEFAULT:
+    if tenant not in (None, tenants.DEFAULT):
         raise InvalidInput("has no effect with --server: the API key belongs to a tenant.", field="--tenant")
     given, query = _split(action, values)
     body = {"body": given} if action.has_body else {}
@@ -252,7 +263,7 @@ def _field_parameter(action: DeclaredAction, name: str, field: FieldInfo) -> ins
     shown = typer.Option(
         _spelling(name, field), help=help_, show_default=shown_default, case_sensitive=False, **limits, **encoding
     )
-    if field.is_required() and action.file is None:  # Otherwise the file can have it.
+    if field.is_required() and action.file is None and name not in action.command_defaults:  # Or the file has it.
         default = inspect.Parameter.empty
     elif is_many:
         kind, default = list[kind] | None, None  # type: ignore[valid-type]

@@ -11,6 +11,9 @@ from mailwright.domain.record_state import RecordState
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 Tenant = Annotated[str, typer.Option("--tenant", help="Tenant name.")]
+TenantOrAll = Annotated[
+    str | None, typer.Option("--tenant", help="Tenant name. Default: all tenants.", show_default=False)
+]
 Limit = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="Maximum number of rows, newest first.")]
 State = Annotated[RecordState, typer.Option("--state", help="List those in this state.")]
 MessageId = Annotated[str, typer.Argument(metavar="ID", help="The message id (outboxId).", show_default=False)]

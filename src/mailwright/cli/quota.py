@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from mailwright.actions.providers import ProviderQuotaResponse
 from mailwright.app.named_providers import load_named
 from mailwright.app.quotas import open_quota_sync
 from mailwright.cli.exit_codes import NEGATIVE
@@ -17,7 +18,7 @@ from mailwright.ops.settings import Settings
 from mailwright.ops.stored import variable_of
 from mailwright.outbox import quotas
 from mailwright.outbox.quotas import ProviderQuota
-from mailwright.schemas.providers import provider_quota_response
+from mailwright.schemas.base import combine
 
 app = command()
 
@@ -43,7 +44,7 @@ def quota(
 
     found, is_synced, now = run(work)
     if as_json:
-        print_json([provider_quota_response(each).to_dict() for each in found])
+        print_json([combine(ProviderQuotaResponse, each, missed=each.failed_syncs).to_dict() for each in found])
     elif found:
         _print(found, now)
     else:

@@ -1,73 +1,56 @@
-"""`mailwright retention`: delete old data."""
+"""`mailwright retention`: `set`, which shows first what it would delete, and `run`, which works in the database.
+
+`show` is derived from the actions.
+"""
 
 from typing import Annotated
 
 import typer
 
+from mailwright.actions import retention
+from mailwright.actions.retention import RetentionPreviewResponse, noun, rule_response
 from mailwright.app.retention import RetentionSweep, make_retention
+from mailwright.cli.derived import make_group, perform
 from mailwright.cli.opening import Installation, find_tenant, run
-from mailwright.cli.options import Json, Yes, confirm, group
-from mailwright.cli.output import aside, clock_time, out, print_json, table
+from mailwright.cli.options import Json, Tenant, TenantOrAll, Yes, confirm
+from mailwright.cli.output import aside, out, print_json
 from mailwright.domain.retention import RetentionCount, RetentionKind, RetentionRule
 from mailwright.domain.sizes import size_text
 from mailwright.outbox import tenants
-from mailwright.outbox.audit_log import CONSOLE
-from mailwright.outbox.retention_rules import list_rules, remove_rule, set_rule
-from mailwright.schemas.retention import applied_rule_response, tenant_rule_response
+from mailwright.outbox.retention_rules import list_rules
 
-app = group("Delete old data after a number of days. Nothing is deleted unless a rule is switched on.")
-
-Tenant = Annotated[str | None, typer.Option("--tenant", help="Tenant name. Default: all tenants.", show_default=False)]
-Kind = Annotated[RetentionKind, typer.Argument(help="The kind of data.", show_default=False)]
-
-
-@app.command()
-def show(tenant: Tenant = None, as_json: Json = False) -> None:
-    """Show the rules and the amount of data that they have deleted so far."""
-    rules, names = run(lambda at: _rules(at, tenant))
-    if as_json:
-        print_json([tenant_rule_response(rule, names[rule.tenant_id]).to_dict() for rule in rules])
-        return
-    if not rules:
-        out.print("Retention is off: nothing is deleted. Switch it on with `mailwright retention set KIND DAYS`.")
-        return
-    made = table("Tenant!", "Kind!", "Days#", "Export!", "Deleted#", "Content#", "Last complete pass!")
-    for rule in rules:
-        last = "–" if rule.finished_at is None else clock_time(rule.finished_at)
-        export = "yes" if rule.exports else "no"
-        size = size_text(rule.bytes)
-        made.add_row(names[rule.tenant_id], rule.kind, str(rule.days), export, f"{rule.rows:,}", size, last)
-    out.print(made)
+app = make_group(noun)
 
 
 @app.command("set")
 def set_command(
-    kind: Kind,
+    kind: Annotated[RetentionKind, typer.Argument(help="The kind of data.", show_default=False)],
     days: Annotated[str, typer.Argument(metavar="DAYS|off", help="Delete data that is older than this.")],
-    tenant: Annotated[str, typer.Option("--tenant", help="Tenant name.")] = tenants.DEFAULT,
+    tenant: Tenant = tenants.DEFAULT,
     export: Annotated[
         bool, typer.Option("--export", help="Export rows to MAILWRIGHT_RETENTION_EXPORT before they are deleted.")
     ] = False,
     yes: Yes = False,
 ) -> None:
     """Switch a rule on, change it, or switch it off. Shows first what it would delete now."""
+    path = {"kind": kind.value}
     if days == "off":
-        run(lambda at: _remove(at, tenant, kind))
+        perform(noun.find(retention.remove), {}, path=path, tenant=tenant)
         out.print(f"Retention of {kind} is off for {tenant}.")
         return
     if not days.isdigit():
         raise typer.BadParameter(f"{days!r} is not a number of days or `off`.", param_hint="DAYS")
-    found = run(lambda at: _preview(at, tenant, kind, int(days), exports=export))
+    found = perform(noun.find(retention.preview), {"days": int(days)}, path=path, tenant=tenant)
     out.print(f"Older than {days} days: {_text(found)} of {kind}.")
     confirm("Delete them in the background, and all later ones when they reach this age?", yes=yes)
-    run(lambda at: _set(at, tenant, kind, int(days), exports=export))
+    perform(noun.find(retention.save), {"days": int(days), "exports": export}, path=path, tenant=tenant)
     out.print(f"Retention of {kind} is on for {tenant}: {days} days.")
 
 
 @app.command("run")
 def run_command(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted.")] = False,
-    tenant: Tenant = None,
+    tenant: TenantOrAll = None,
     as_json: Json = False,
 ) -> None:
     """Apply the rules now instead of waiting for the background task.
@@ -76,7 +59,16 @@ def run_command(
     """
     done, names, failed = run(lambda at: _count(at, tenant) if dry_run else _sweep(at, tenant))
     if as_json:
-        print_json([applied_rule_response(rule, names[rule.tenant_id], count).to_dict() for rule, count in done])
+        print_json(
+            [
+                {
+                    **rule_response(rule, names[rule.tenant_id]).to_dict(),
+                    "affected": count.rows,
+                    "affectedBytes": count.bytes,
+                }
+                for rule, count in done
+            ]
+        )
     else:
         if not done:
             out.print("No rule is switched on, so there is nothing to delete.")
@@ -98,21 +90,6 @@ async def _rules(at: Installation, tenant: str | None) -> Rules:
     tenant_id = None if tenant is None else (await find_tenant(at, tenant)).id
     names = {each.id: each.name for each in await tenants.list_all(at.database)}
     return await list_rules(at.database, tenant_id), names
-
-
-async def _preview(at: Installation, tenant: str, kind: RetentionKind, days: int, *, exports: bool) -> RetentionCount:
-    retention = make_retention(at.settings, at.database, at.clock)
-    retention.check_export(exports=exports)
-    return await retention.preview((await find_tenant(at, tenant)).id, kind, days)
-
-
-async def _set(at: Installation, tenant: str, kind: RetentionKind, days: int, *, exports: bool) -> None:
-    tenant_id = (await find_tenant(at, tenant)).id
-    await set_rule(at.database, at.clock, tenant_id, kind, days=days, exports=exports, actor=CONSOLE)
-
-
-async def _remove(at: Installation, tenant: str, kind: RetentionKind) -> None:
-    await remove_rule(at.database, at.clock, (await find_tenant(at, tenant)).id, kind, actor=CONSOLE)
 
 
 async def _count(at: Installation, tenant: str | None) -> Done:
@@ -140,6 +117,6 @@ async def _sweep(at: Installation, tenant: str | None) -> Done:
     return [(rule, totals[rule.tenant_id, rule.kind]) for rule in rules], names, sweep.failed
 
 
-def _text(count: RetentionCount) -> str:
+def _text(count: RetentionCount | RetentionPreviewResponse) -> str:
     about = "about " if count.is_estimate else ""
     return f"{about}{count.rows:,} {'row' if count.rows == 1 else 'rows'} ({size_text(count.bytes)})"

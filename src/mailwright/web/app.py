@@ -11,9 +11,7 @@ from mailwright.app.wiring import Engine, make_switch_uploads
 from mailwright.checks.health_watch import HealthWatch
 from mailwright.web import api_reference, manual
 from mailwright.web.api import (
-    archive,
     articles,
-    audit_log,
     campaign_approvals,
     campaign_exclusions,
     campaign_reports,
@@ -30,11 +28,8 @@ from mailwright.web.api import (
     moves,
     notifications,
     progress,
-    providers,
-    report_sources,
+    reports,
     restricted_tenants,
-    retention,
-    shadow,
 )
 from mailwright.web.api.derived import ROUTERS as DERIVED_ROUTERS
 from mailwright.web.api.dropin import ROUTERS as DROP_IN_ROUTERS
@@ -62,22 +57,17 @@ API = (
     contacts,
     contact_events,
     dmarc_reports,
-    shadow,
     images,
     forecast,
     campaign_exclusions,
     campaign_approvals,
     campaign_reports,
-    archive,
     articles,
     mailouts,
     notifications,
     progress,
-    providers,
-    report_sources,
+    reports,
     restricted_tenants,
-    audit_log,
-    retention,
     inbound,
     health,
 )

@@ -32,6 +32,7 @@ CAMPAIGN = {
     "content": {"subject": "News", "body": "<p>{{ unsubscribe_url }}</p>"},
 }
 BODIES: dict[str, Any] = {
+    "archive set_archived": {"isPublic": True},
     "brand save_brand": {"name": "Acme"},
     "brand edit_brand": {"primary": "#112233"},
     "campaign create": CAMPAIGN,
@@ -58,6 +59,11 @@ BODIES: dict[str, Any] = {
     "list change": {"name": "Renamed"},
     "list subscribe": {"email": "ada@example.com"},
     "list unsubscribe": {"email": "ada@example.com"},
+    "provider create_provider": {"name": "acme", "kind": "mailbox"},
+    "provider edit_provider": {"settings": {"MAILWRIGHT_RATE_PER_HOUR": "100"}},
+    "provider set_provider_route": {"tenant": "empty", "provider": "spare"},
+    "report-source create_report_source": {"name": "postfix-2"},
+    "retention save": {"days": 90},
     "segment create": {"segmentKey": "fresh", "filter": FILTER},
     "segment count": {"filter": FILTER},
     "segment change": {"name": "Renamed"},
@@ -81,10 +87,18 @@ BODIES: dict[str, Any] = {
     "webhook create": {"url": "https://example.com/fresh"},
     "webhook edit": {"url": "https://example.com/changed"},
 }
+# The query parameters of actions that need some.
+QUERIES: dict[str, dict[str, Any]] = {
+    "archive list_archived": {"listKey": "news"},
+    "provider delete_provider_route": {"tenant": "empty"},
+    "retention preview": {"days": 30},
+}
 # Actions that are audited only if they change something, which their request here does not.
 UNCHANGED = {"domain check"}
 # Actions that need a campaign with recipients, while the one here is an empty draft. Other tests perform them.
 NEED_RECIPIENTS = {
+    "archive show_archived",
+    "archive set_archived",
     "campaign start",
     "campaign override_sender_rules",
     "campaign move",
@@ -102,8 +116,8 @@ NEED_RECIPIENTS = {
     "campaign open_wave",
     "campaign show_repeat",
 }
-# Actions that create the object in the caller's tenant.
-MAKES_ONES_OWN = {"contact put", "template write"}
+# Actions whose object is that of the caller's tenant.
+MAKES_ONES_OWN = {"contact put", "retention preview", "retention save", "template write"}
 
 
 @pytest.fixture
@@ -138,7 +152,18 @@ async def places(api: Api) -> dict[str, str]:
     await tenants.create(api.engine.database, api.engine.clock, "empty")
     key = await api.engine.keys.issue(1, "spare")
     await api.engine.users.create("linus", PASSWORD, Role.VIEWER, actor="test")
-    platform = {"tenantName": "empty", "keyId": str(key.id), "login": "linus", "settingName": "daily_limit"}
+    await api.engine.report_sources.create("postfix-1", tenant_id=None, provider=None, actor="test")
+    await api.client.put("/v1/retention/bodies", json={"days": 30})
+    named |= {"kind": "bodies"}
+    await api.engine.providers.create("spare", "mailbox", {}, actor="test")
+    platform = {
+        "providerName": "spare",
+        "tenantName": "empty",
+        "keyId": str(key.id),
+        "login": "linus",
+        "settingName": "daily_limit",
+        "sourceName": "postfix-1",
+    }
     campaign = (await api.client.post("/v1/campaigns", json=CAMPAIGN)).json()["campaignId"]
     attached = await api.client.post(f"/v1/campaigns/{campaign}/attachments", json=BODIES["campaign attach"])
     named |= {"campaignId": campaign, "attachmentId": attached.json()["attachments"][0]["attachmentId"]}
@@ -158,7 +183,8 @@ async def key_with(api: Api, scope: Scope) -> str:
 
 def request_of(action: DeclaredAction, places: dict[str, str]) -> dict[str, Any]:
     url = re.sub(r"\{([\w:]+)\}", lambda found: places[found[1]], action.path)
-    return {"method": action.method, "url": url, "json": BODIES.get(named(action)) if action.has_body else None}
+    given = {"json": BODIES.get(named(action)) if action.has_body else None, "params": QUERIES.get(named(action))}
+    return {"method": action.method, "url": url, **given}
 
 
 @pytest.mark.promise("api-key-scopes")
@@ -253,6 +279,7 @@ async def test_each_action_works_with_its_scope_and_is_audited(
         "disable",
         "enable",
         "delete",
+        "delete_provider",
         "erase",
         "show_erasure",
     )

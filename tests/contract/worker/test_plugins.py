@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from mailwright.app.named_providers import named_provider
+from mailwright.actions.providers import named_provider_response
 from mailwright.app.providers import make_route, verify_providers
 from mailwright.app.wiring import make_workers, open_engine
 from mailwright.checks.installation import check
@@ -26,7 +26,6 @@ from mailwright.ops.provider_kind import ProviderKind
 from mailwright.ops.provider_kinds import KINDS
 from mailwright.ops.source_kind import SourceKind
 from mailwright.outbox.explain import explain
-from mailwright.schemas.providers import named_provider_response
 from mailwright.storage.tables import provider_configurations
 from tests.builders import DEFAULT_TENANT, a_message, settings_for, statuses
 from tests.conftest import DatabaseAddress
@@ -179,8 +178,7 @@ async def test_messages_wait_for_a_removed_provider_kind(engine: DatabaseAddress
             assert await statuses(opened.database) == {Status.PENDING: 1}
             everything = await opened.providers.list_all()
             [stored] = everything.configurations
-            problem = named_provider(stored, settings).problem
-            shown = named_provider_response(stored, everything, problem=problem, public_url="https://m.example")
+            shown = named_provider_response(stored, everything, settings)
             assert (shown.kind, shown.webhook_url, shown.settings) == ("acme", None, [])
             assert "install its plugin again" in (shown.problem or "")
             tested = await opened.providers.test("theirs")

@@ -73,7 +73,7 @@ def _endpoint(action: DeclaredAction) -> Callable[..., Coroutine[Any, Any, Respo
 
 
 def _problems(action: DeclaredAction) -> Iterator[HTTPStatus]:
-    if action.parameters:
+    if action.parameters or "tenant" in action.fields:
         yield HTTPStatus.NOT_FOUND
     if action.conflicts:
         yield HTTPStatus.CONFLICT

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
+from mailwright.actions.providers import named_provider_response
 from mailwright.app.named_providers import fields_of, is_secret, named_provider, required_fields
 from mailwright.app.provider_test import advice_for
 from mailwright.app.wiring import Engine
@@ -20,7 +21,6 @@ from mailwright.ops.stored import variable_of
 from mailwright.outbox import tenants
 from mailwright.outbox.provider_configurations import ProviderChanged, ProviderConfiguration, ProviderHasMessages
 from mailwright.outbox.workers import presence_by_provider
-from mailwright.schemas.providers import named_provider_response
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.installation_values import require_installation
 from mailwright.web.dashboard.settings import TABS
@@ -192,8 +192,8 @@ async def _one_page(
     form: Fields | None = None,
     error: MailwrightError | None = None,
 ) -> Response:
-    everything, problem = await engine.providers.list_all(), named_provider(found, engine.settings).problem
-    shown = named_provider_response(found, everything, problem=problem, public_url=engine.public_url)
+    everything = await engine.providers.list_all()
+    shown = named_provider_response(found, everything, engine.settings)
     known = [name for name in fields_of(found.kind) if name in found.settings and not is_secret(name)]
     stored = {variable_of(name): found.settings[name] for name in known}
     values = {

@@ -11,7 +11,6 @@ from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound, No
 from mailwright.domain.translation import gettext
 from mailwright.events.report_sources import PROVIDERS_WITH_IDS
 from mailwright.outbox import tenants
-from mailwright.schemas.report_sources import report_source_response
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.installation_values import require_installation
 from mailwright.web.dashboard.settings import TABS
@@ -75,7 +74,7 @@ async def _page(
         status=HTTPStatus.OK if error is None else HTTPStatus.UNPROCESSABLE_ENTITY,
         tabs=TABS,
         errors=Errors() if error is None else field_errors(error),
-        sources=[(each, report_source_response(each, engine.public_url).url) for each in sources],
+        sources=[(each, f"{engine.public_url}/v1/reports/{each.name}") for each in sources],
         tenant_choices=[("", gettext("All tenants")), *((each, each) for each in owners)],
         provider_choices=[
             ("", gettext("All providers")),

@@ -14,8 +14,7 @@ from mailwright.app.wiring import Engine
 from mailwright.content.template import InvalidTemplate
 from mailwright.domain.clock import isoformat
 from mailwright.domain.errors import NotFound
-from mailwright.sources.campaigns.archive import NEWEST, ArchivedCampaign, ArchiveLinks
-from mailwright.web.api.archive import archive_of
+from mailwright.sources.campaigns.archive import NEWEST, Archive, ArchivedCampaign, ArchiveLinks
 from mailwright.web.languages import language_of
 from mailwright.web.public.pages import FOR_EVERYONE, page, stored_html
 from mailwright.web.public.public_lists import PublicList, find_public_list
@@ -43,7 +42,7 @@ async def show(request: Request, list_key: str, engine: EngineDep) -> Response:
     language = language_of(request)
     before = request.query_params.get("before", "")
     last = int(before) if before.isascii() and before.isdecimal() and len(before) < 19 else NEWEST
-    found = await archive_of(engine).list_public(public_list.tenant_id, list_key, limit=PER_PAGE + 1, before=last)
+    found = await _archive(engine).list_public(public_list.tenant_id, list_key, limit=PER_PAGE + 1, before=last)
     shown = [await _issue_values(engine, public_list, each, language) for each in found[:PER_PAGE]]
     older = public_list.link(list_key, before=str(found[PER_PAGE - 1].key)) if len(found) > PER_PAGE else None
     return page(
@@ -64,7 +63,7 @@ async def show(request: Request, list_key: str, engine: EngineDep) -> Response:
 async def feed(request: Request, list_key: str, engine: EngineDep) -> Response:
     """Serve the Atom feed (RFC 4287), with an ETag because feed readers poll it."""
     public_list = await find_public_list(request, engine, list_key)
-    found = await archive_of(engine).list_public(public_list.tenant_id, list_key, limit=PER_PAGE)
+    found = await _archive(engine).list_public(public_list.tenant_id, list_key, limit=PER_PAGE)
     content = await _atom(engine, public_list, found)
     tag = f'"{sha256(content).hexdigest()[:32]}"'
     headers = {**FOR_EVERYONE, "ETag": tag, "X-Content-Type-Options": "nosniff"}
@@ -76,7 +75,7 @@ async def feed(request: Request, list_key: str, engine: EngineDep) -> Response:
 @router.api_route("/archive/{list_key}/{campaign_id}", methods=["GET", "HEAD"])
 async def show_issue(request: Request, list_key: str, campaign_id: str, engine: EngineDep) -> Response:
     public_list = await find_public_list(request, engine, list_key)
-    issue = await archive_of(engine).find_public(public_list.tenant_id, list_key, campaign_id)
+    issue = await _archive(engine).find_public(public_list.tenant_id, list_key, campaign_id)
     language = language_of(request)
     line = await _issue_values(engine, public_list, issue, language)
     if line is None:
@@ -100,7 +99,7 @@ async def show_issue(request: Request, list_key: str, campaign_id: str, engine: 
 async def content(request: Request, list_key: str, campaign_id: str, engine: EngineDep) -> Response:
     """Serve the email that its page shows in a frame."""
     public_list = await find_public_list(request, engine, list_key)
-    archive = archive_of(engine)
+    archive = _archive(engine)
     issue = await archive.find_public(public_list.tenant_id, list_key, campaign_id)
     try:
         html = (await archive.render(issue, language_of(request), _archive_links(engine, public_list, issue))).html
@@ -114,7 +113,7 @@ async def _issue_values(
 ) -> dict[str, Any] | None:
     """Return the template values of one campaign, or None if its email can no longer be rendered."""
     try:
-        shown = await archive_of(engine).render(issue, language, _archive_links(engine, public_list, issue))
+        shown = await _archive(engine).render(issue, language, _archive_links(engine, public_list, issue))
     except (InvalidTemplate, NotFound):
         return None
     at = isoformat(issue.sent_at) or ""
@@ -150,7 +149,7 @@ async def _atom(engine: Engine, public_list: PublicList, found: list[ArchivedCam
     for issue in found:
         around = _archive_links(engine, public_list, issue)
         try:
-            shown = await archive_of(engine).render(issue, None, around)
+            shown = await _archive(engine).render(issue, None, around)
         except (InvalidTemplate, NotFound):
             continue
         entry = SubElement(root, "entry")
@@ -173,3 +172,7 @@ def _open_links_in_new_tabs(html: str) -> str:
     """Open links in a new tab, because they do not work inside the frame."""
     end = max((found.end() for found in _HEAD.finditer(html[:10_000])), default=0)
     return f'{html[:end]}<base target="_blank">{html[end:]}'
+
+
+def _archive(engine: Engine) -> Archive:
+    return Archive(engine.database, engine.clock, engine.templates)

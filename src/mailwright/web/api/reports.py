@@ -1,18 +1,34 @@
-"""Models of report sources, and of the reports that they send."""
+"""The HTTP route that receives the reports of report sources. It is no action, because a signature authenticates it."""
 
+from http import HTTPStatus
 from typing import Annotated, Literal
 
+import orjson
+from fastapi import Request
 from pydantic import Field, model_validator
+from starlette.responses import Response
 
 from mailwright.domain.clock import Instant
+from mailwright.domain.foreign_json import load_json
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
 from mailwright.events.report_sources import ReportSource
+from mailwright.ops.provider_kind import MAX_WEBHOOK_BYTES
 from mailwright.providers.inbound.parsed_events import digest
+from mailwright.providers.inbound.rejected_events import EventRejected
 from mailwright.providers.inbound.sanitize import clean_metadata, link_without_query, parse_outbox_id
-from mailwright.schemas.base import ResponseModel, Time
+from mailwright.schemas.inbound_events import InboundEventsResponse
 from mailwright.sources.api.fields import Line, Mailbox, RequestModel, RequestTime
-from mailwright.sources.api.validation import invalid
+from mailwright.sources.api.validation import FieldError, RequestInvalid, invalid, parse
+from mailwright.web.api.caller import Credential
+from mailwright.web.api.inbound import refuse_event
+from mailwright.web.api.openapi import describe_body, describe_responses
+from mailwright.web.api.routes import Routes
+from mailwright.web.bodies import json_response, read_bytes
+from mailwright.web.errors import InvalidJson
+from mailwright.web.state import EngineDep
+
+router = Routes(tags=["events"])
 
 MAX_REPORTS = 1_000
 
@@ -79,41 +95,31 @@ class ReportsRequest(RequestModel):
     reports: Annotated[list[MessageReport], Field(min_length=1, max_length=MAX_REPORTS)]
 
 
-class ReportSourceRequest(RequestModel):
-    """`tenant`: it may report only about this tenant. `provider`: only about messages that this provider sent."""
-
-    name: Annotated[Line, Field(description="postfix-1")]
-    tenant: Line | None = None
-    provider: Line | None = None
+_PROBLEMS = (HTTPStatus.FORBIDDEN, HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+_DESCRIBED = describe_responses({HTTPStatus.OK: InboundEventsResponse}, *_PROBLEMS, HTTPStatus.UNPROCESSABLE_ENTITY)
 
 
-class ReportSourceResponse(ResponseModel):
-    name: str
-    url: str
-    tenant: str | None
-    provider: str | None
-    created_at: Time
-    created_by: str
-    last_used_at: Time | None
-
-
-class ReportSourceSecretResponse(ReportSourceResponse):
-    """`secret` is shown only once."""
-
-    secret: str
-
-
-class ReportSourceListResponse(ResponseModel):
-    report_sources: list[ReportSourceResponse]
-
-
-def report_source_response(found: ReportSource, public_url: str) -> ReportSourceResponse:
-    return ReportSourceResponse(
-        name=found.name,
-        url=f"{public_url}/v1/reports/{found.name}",
-        tenant=found.tenant,
-        provider=found.provider,
-        created_at=found.created_at,
-        created_by=found.created_by,
-        last_used_at=found.last_used_at,
-    )
+@router.post(
+    "/v1/reports/{sourceName}",
+    scope=Credential.SIGNATURE,
+    openapi_extra=describe_body(ReportsRequest),
+    responses={status: response for status, response in _DESCRIBED.items() if status != HTTPStatus.UNAUTHORIZED},
+)
+async def receive_reports(sourceName: str, request: Request, engine: EngineDep) -> Response:  # noqa: N803
+    """Record reports about messages. The signature authenticates the request; a repeated report counts once."""
+    body = await read_bytes(request, MAX_WEBHOOK_BYTES)
+    try:
+        source = await engine.report_sources.authenticate(sourceName, request.headers, body)
+    except EventRejected as error:
+        return refuse_event(request, error)
+    try:
+        wanted = parse(ReportsRequest, load_json(body))
+    except orjson.JSONDecodeError as error:
+        raise InvalidJson(f"The body is not valid JSON: {error}") from error
+    for place, each in enumerate(wanted.reports):
+        if source.provider is None and each.message_id is None:
+            text = "This report source has no provider. Use messageId, or create the source for one provider."
+            raise RequestInvalid([FieldError(f"reports[{place}].providerMessageId", "NO_PROVIDER", text)])
+    now = engine.clock.now()
+    counts = await engine.reports.receive([each.report(source, now) for each in wanted.reports])
+    return json_response(InboundEventsResponse.model_validate(counts))

@@ -1,0 +1,63 @@
+"""The audit log: the actions of users, API keys and the console."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from mailwright.access.roles import Role
+from mailwright.actions.context import Context
+from mailwright.actions.declaration import Noun, Table, TwoLines, time_of
+from mailwright.outbox.audit_log import list_entries
+from mailwright.schemas.base import ResponseModel, Time
+from mailwright.schemas.paging import Page
+from mailwright.sources.api.fields import Matching
+
+noun = Noun("audit-log", "The audit log: who did what.", "/v1/journal", role=Role.ADMIN)
+
+
+class AuditLogPage(Page):
+    subject: Annotated[
+        Annotated[str, Field(max_length=254), Matching(r"[^\x00]*", "must not contain a NUL character")] | None,
+        Field(description="Only entries about this subject, for example a campaign id."),
+    ] = None
+
+
+class AuditEntryResponse(ResponseModel):
+    """`actor` is a login, `api` for an API key, or `console` for a command."""
+
+    actor: str
+    action: str
+    subject: str
+    detail: dict[str, Any]
+    created_at: Time
+
+
+class AuditLogResponse(ResponseModel):
+    deeds: list[AuditEntryResponse]
+    next_cursor: str | None
+
+
+def _details(entry: AuditEntryResponse) -> Iterator[str]:
+    yield from (f"{name}: {value}" for name, value in entry.detail.items() if value is not None)
+
+
+@noun.get(
+    command="",
+    spans_tenants=True,
+    help="List the actions of users, API keys and the console.",
+    shown=Table(
+        "deeds",
+        {
+            "Time ({zone}) and actor!": lambda each: TwoLines(time_of("created_at")(each), each.actor),
+            "Action and subject": lambda each: TwoLines(f"{each.action}  {each.subject}", ", ".join(_details(each))),
+        },
+        nothing="The audit log is empty.",
+    ),
+)
+async def show(at: Context, page: AuditLogPage) -> AuditLogResponse:
+    """List the audit log, latest first."""
+    entries = await list_entries(
+        at.database, tenant_id=at.owner_id, limit=page.limit, before=page.before("deed"), subject=page.subject
+    )
+    return AuditLogResponse(deeds=entries, next_cursor=page.next_cursor("deed", [entry.id for entry in entries]))
