@@ -27,6 +27,7 @@ from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
 from mailwright.schemas.base import extend
 from mailwright.schemas.imports import ImportReportResponse, import_preview_response, import_response
+from mailwright.texts.subscription_answers import answers_text
 
 INTERRUPTED = 130  # The exit code that shells use after Ctrl-C.
 
@@ -47,7 +48,8 @@ ColumnMap = Annotated[
     list[str] | None,
     typer.Option(
         "--map",
-        help="Map a column: `E-Mail=email`, `Plan=tariff`, `Born=birthday:dmy`, or `Notes=-` to ignore it.",
+        help="Map a column: `E-Mail=email`, `Plan=tariff`, `Born=birthday:dmy`, `News?=subscribed`, or `Notes=-` to "
+        "ignore it.",
         show_default=False,
     ),
 ]
@@ -88,6 +90,10 @@ def import_command(
         typer.Option(help="Evidence for the legal basis, for example the name of a contract.", show_default=False),
     ] = None,
     start_sequences: StartSequences = False,
+    keep_subscriptions: Annotated[
+        bool,
+        typer.Option("--keep-subscriptions", help="Keep subscriptions of contacts for whom the file says no."),
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show how the first rows would be imported, and store nothing.")
     ] = False,
@@ -104,6 +110,7 @@ def import_command(
         encoding,
         basis,
         starts_sequences=start_sequences,
+        keeps_subscriptions=keep_subscriptions,
     )
     if dry_run:
         _show_preview(run(lambda at: _preview(at, tenant, file, purpose)), as_json=as_json)
@@ -240,6 +247,10 @@ def _show_preview(seen: ImportPreview, *, as_json: bool) -> None:
         for line, refused in seen.first_refused:
             text = " ".join(filter(None, (refused.email, refused.reason)))
             out.print(f"  line {line}: {text}", markup=False, soft_wrap=True)
+    if seen.answers:
+        out.print(f"{answers_text(seen.answers)}.", markup=False, soft_wrap=True)
+        for line, row in seen.first_unreadable:
+            out.print(f"  line {line}: {row.email} {row.remark}", markup=False, soft_wrap=True)
 
 
 def _imported_as(column: ImportColumn) -> str:
@@ -251,5 +262,11 @@ def _imported_as(column: ImportColumn) -> str:
 def _preview_row(line: int, row: ContactRow | RefusedRow) -> tuple[Any, ...]:
     if isinstance(row, RefusedRow):
         return line, row.email, "", f"refused: {row.reason}"
-    more = {"locale": row.locale, "timezone": row.timezone, "tags": ", ".join(row.tags), **row.attributes}
+    more = {
+        "newsletter": row.answer,
+        "locale": row.locale,
+        "timezone": row.timezone,
+        "tags": ", ".join(row.tags),
+        **row.attributes,
+    }
     return line, row.email, row.name, "; ".join(f"{name}: {value}" for name, value in more.items() if value)

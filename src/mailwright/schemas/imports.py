@@ -7,6 +7,7 @@ from pydantic import Field
 from mailwright.audience.importing.imports import Import
 from mailwright.audience.importing.plan import ImportOptions, ImportPreview
 from mailwright.audience.importing.rows import ContactRow, RefusedRow
+from mailwright.audience.importing.subscription_answers import SubscriptionAnswer
 from mailwright.audience.legal_basis import MAX_SOURCE_LENGTH, LegalBasis, legal_basis_record
 from mailwright.schemas.base import ResponseModel, Time
 from mailwright.sources.api.fields import RequestModel
@@ -34,6 +35,10 @@ class ImportQuery(RequestModel):
         bool, Field(description="Let new subscribers enter the sequences that joining the list starts.")
     ] = False
 
+    keep_subscriptions: Annotated[
+        bool, Field(description="Keep the subscriptions of contacts for whom the file says no. By default, they end.")
+    ] = False
+
     def options(self, actor: str) -> ImportOptions:
         pairs = [text.rpartition("=") for text in self.map]
         if any(not title or not sign or not target for title, sign, target in pairs):
@@ -48,6 +53,7 @@ class ImportQuery(RequestModel):
             self.encoding,
             basis,
             starts_sequences=self.start_sequences,
+            keeps_subscriptions=self.keep_subscriptions,
         )
 
 
@@ -102,6 +108,10 @@ class ImportPreviewResponse(ResponseModel):
     checked: Annotated[int, Field(description="Rows that the preview read: all, or the first 100,000.")]
     refused: Annotated[int, Field(description="Number of the checked rows that the import will refuse.")]
     first_refused: Annotated[list[dict[str, Any]], Field(description="The first of them, with the reasons.")]
+    answers: Annotated[
+        dict[SubscriptionAnswer, int],
+        Field(description="Answers to the newsletter, if a column has them. Only `yes` subscribes."),
+    ]
 
 
 class ImportPersonResponse(ResponseModel):
@@ -113,6 +123,7 @@ class ImportPersonResponse(ResponseModel):
     timezone: str | None
     tags: list[str]
     attributes: dict[str, Any]
+    answer: SubscriptionAnswer | None
 
 
 def import_response(import_: Import) -> ImportResponse:
@@ -148,6 +159,7 @@ def import_preview_response(preview: ImportPreview) -> ImportPreviewResponse:
         checked=preview.checked,
         refused=preview.refused,
         first_refused=[_preview_row(line, row) for line, row in preview.first_refused],
+        answers=dict(preview.answers),
     )
 
 

@@ -16,7 +16,9 @@ from mailwright.audience.importing.value_formats import ColumnFormat
 from mailwright.domain.errors import InvalidInput
 
 # The contact fields. First and last name are attributes. They form the name if the file has no name column.
-FIELDS: Final = ("email", "name", "locale", "timezone", "tags", "tracking_consent")
+FIELDS: Final = ("email", "name", "locale", "timezone", "tags", "tracking_consent", "subscribed", "opted_out")
+# Fields with a yes or a no: who wants the newsletter, and who does not.
+ANSWERS: Final = ("subscribed", "opted_out")
 SKIPPED: Final = "-"
 MAX_COLUMNS: Final = 200
 
@@ -63,6 +65,25 @@ _TITLES: Final[Mapping[str, Sequence[str]]] = {
         "taggar", "タグ", "标签", "태그",
     ),
     "tracking_consent": ("tracking consent", "trackingConsent"),
+    "subscribed": (
+        "subscribed", "is subscribed", "subscribe", "subscription", "newsletter", "newsletters", "newsletter consent",
+        "newsletter subscription", "newsletter opt in", "subscribed to newsletter", "wants newsletter", "opt in",
+        "opted in", "email opt in", "marketing opt in", "marketing consent", "email consent", "accepts marketing",
+        "accepts email marketing", "email marketing consent", "accepts emails", "mailing", "mailing list",
+        "email subscription", "рассылка", "рассылки", "подписка", "подписан", "подписана", "подписан на рассылку",
+        "согласие на рассылку", "согласен на рассылку", "получать рассылку", "новости", "розсилка", "підписка",
+        "aceita newsletter", "aceita receber newsletter", "aceita receber emails", "recebe newsletter",
+        "quer newsletter", "aceita marketing", "inscrito", "inscrito na newsletter", "assinante", "acepta newsletter",
+        "acepta publicidad", "suscrito", "suscrito al boletín", "boletín", "newsletter abonniert", "abonniert",
+        "newsletter anmeldung", "newsletter einwilligung", "abonné", "inscrit newsletter", "accepte newsletter",
+        "iscritto", "iscritto alla newsletter", "consenso newsletter", "nieuwsbrief", "nyhetsbrev", "nyhedsbrev",
+        "uutiskirje", "zgoda marketingowa", "bülten",
+    ),
+    "opted_out": (
+        "opt out", "opted out", "email opt out", "has opted out of email", "unsubscribed", "is unsubscribed",
+        "do not email", "no newsletter", "отписан", "отписка", "не присылать", "descadastrado",
+        "cancelou inscrição", "abgemeldet", "désabonné", "desuscrito",
+    ),
     # Exports contain these columns, but imports ignore them.
     SKIPPED: ("status", "lists", "created at", "contact id", "snoozed until"),
 }  # fmt: skip

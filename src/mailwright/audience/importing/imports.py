@@ -281,6 +281,8 @@ def _make_batch(
             continue
         try:
             contact = reader.read(cells)
+            if contact.proof:
+                contact.proof = f"line {line}, {contact.proof}"
         except InvalidContact as error:
             lines.append((line, reader.address(cells), RowOutcome.REFUSED, str(error)))
             continue
@@ -306,7 +308,16 @@ async def _store(tx: Runner, current: Import, batch: _ImportBatch, report: Impor
     if [row.records for row in await tx.run(LOCK_IMPORT, id=current.id)] != [current.records]:
         raise ImportRunsElsewhere
     plan, source = current.plan, f"import:{current.import_id}"
-    target = ImportTarget(current.tenant_id, plan.list_key, source, now, plan.legal_basis, plan.starts_sequences)
+    target = ImportTarget(
+        current.tenant_id,
+        plan.list_key,
+        source,
+        now,
+        plan.legal_basis,
+        plan.starts_sequences,
+        plan.keeps_subscriptions,
+        current.file_name,
+    )
     results = await store_batch(tx, batch.contacts, batch.stored, target)
     lines = [_final_line(line, results) for line in batch.lines] if results else batch.lines
     content = format_report_lines(lines) if results else batch.report

@@ -2,6 +2,7 @@
 
 import codecs
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -23,6 +24,7 @@ from mailwright.audience.importing.rows import (
     is_optional,
     optional_problem,
 )
+from mailwright.audience.importing.subscription_answers import SubscriptionAnswer
 from mailwright.audience.importing.value_formats import LABELS, ColumnFormat, OddCells, convert, judge_columns
 from mailwright.audience.legal_basis import LegalBasis, LegalBasisRecord
 
@@ -44,6 +46,7 @@ class ImportOptions:
     legal_basis: LegalBasisRecord | None = None  # for contacts who have not subscribed
     other_sheets: tuple[str, ...] = ()  # the sheets of a spreadsheet that are not imported
     starts_sequences: bool = False  # whether new subscribers enter the sequences that the list starts
+    keeps_subscriptions: bool = False  # of subscribers for whom the file says no
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,12 @@ class ImportPlan:
     notes: tuple[str, ...] = ()  # about the formats of values and repeated addresses
     rows: int = 0  # in the file, without the header
     starts_sequences: bool = False
+    keeps_subscriptions: bool = False
+
+    @property
+    def asks_subscription(self) -> bool:
+        """Whether the file says for each contact whether they want the newsletter."""
+        return any(column.target in columns.ANSWERS for column in self.columns)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -71,6 +80,7 @@ class ImportPlan:
             "notes": list(self.notes),
             "rows": self.rows,
             "startsSequences": self.starts_sequences,
+            "keepsSubscriptions": self.keeps_subscriptions,
         }
 
     @classmethod
@@ -87,6 +97,7 @@ class ImportPlan:
             notes,
             stored["rows"],
             stored["startsSequences"],
+            stored.get("keepsSubscriptions", False),
         )
 
 
@@ -99,6 +110,8 @@ class ImportPreview:
     checked: int  # rows that were read: all of them, or the first ones of a large file
     refused: int  # of the checked rows
     first_refused: tuple[tuple[int, RefusedRow], ...]
+    answers: Mapping[SubscriptionAnswer, int]  # the answers of the checked rows to the newsletter
+    first_unreadable: tuple[tuple[int, ContactRow], ...] = ()  # the first rows whose answer is neither yes nor no
 
 
 def make_plan(path: Path, options: ImportOptions, *, largest: int = MAX_FILE_BYTES) -> ImportPlan:
@@ -116,9 +129,22 @@ def make_plan(path: Path, options: ImportOptions, *, largest: int = MAX_FILE_BYT
     columns_, notes = _detect_value_formats(path, format_, columns_, counter)
     tags = contact_fields.normalize_tags(options.tags)
     repeats = counter.note()
-    notes = (*_sheet_notes(options.other_sheets), *((repeats,) if repeats else ()), *notes)
+    notes = (
+        *_sheet_notes(options.other_sheets),
+        *((repeats,) if repeats else ()),
+        *_answer_notes(columns_, options.list_key),
+        *notes,
+    )
     return ImportPlan(
-        format_, columns_, options.list_key, tags, options.legal_basis, notes, counter.rows, options.starts_sequences
+        format_,
+        columns_,
+        options.list_key,
+        tags,
+        options.legal_basis,
+        notes,
+        counter.rows,
+        options.starts_sequences,
+        options.keeps_subscriptions,
     )
 
 
@@ -126,6 +152,17 @@ def _sheet_notes(others: Sequence[str]) -> Iterator[str]:
     if others:
         names = ", ".join(others)
         yield f"Only the first sheet is imported. To import these sheets too, save each as a file: {names}."
+
+
+def _answer_notes(columns_: Sequence[ImportColumn], list_key: str | None) -> Iterator[str]:
+    """Say who is subscribed, if a column has answers to the newsletter or looks like it."""
+    for each in columns_:
+        if each.target == "subscribed":
+            yield f"{each.title}: only contacts whose cell says yes are subscribed."
+        elif each.target == "opted_out":
+            yield f"{each.title}: contacts whose cell says yes are not subscribed."
+        elif list_key is not None and columns.suggest_target(each.title) in columns.ANSWERS:
+            yield f"{each.title} is not read as an answer, so contacts who said no are subscribed too."
 
 
 def _detect_value_formats(
@@ -193,6 +230,8 @@ def make_preview(path: Path, plan: ImportPlan, count: int = PREVIEW_ROWS) -> Imp
         shown: list[tuple[int, ContactRow | RefusedRow]] = []
         first_refused: list[tuple[int, RefusedRow]] = []
         checked = refused = 0
+        answers: Counter[SubscriptionAnswer] = Counter()
+        unreadable: list[tuple[int, ContactRow]] = []
         for line, cells, problem in islice(data_records(records, plan), MAX_PREVIEW_CHECKED):
             row = _preview_row(cells, problem, reader)
             checked += 1
@@ -202,7 +241,11 @@ def make_preview(path: Path, plan: ImportPlan, count: int = PREVIEW_ROWS) -> Imp
                 refused += 1
                 if len(first_refused) < count:
                     first_refused.append((line, row))
-        return ImportPreview(plan, tuple(shown), checked, refused, tuple(first_refused))
+            elif row.answer is not None:
+                answers[row.answer] += 1
+                if row.answer is SubscriptionAnswer.UNREADABLE and len(unreadable) < count:
+                    unreadable.append((line, row))
+        return ImportPreview(plan, tuple(shown), checked, refused, tuple(first_refused), answers, tuple(unreadable))
 
 
 def data_records(records: RecordReader, plan: ImportPlan) -> Iterator[Record]:

@@ -7,7 +7,8 @@ from typing import Any, Final
 from mailwright.audience import contact_fields
 from mailwright.audience.contact_fields import InvalidContact
 from mailwright.audience.csv_cells import unescape_formula
-from mailwright.audience.importing.columns import FIELDS, SKIPPED, ImportColumn
+from mailwright.audience.importing.columns import ANSWERS, FIELDS, SKIPPED, ImportColumn
+from mailwright.audience.importing.subscription_answers import SubscriptionAnswer, read_answer
 from mailwright.audience.importing.value_formats import ColumnFormat, convert, odd_cell_remark
 from mailwright.audience.tracking_consent import normalize_consent
 from mailwright.domain import address
@@ -28,6 +29,8 @@ class ContactRow:
     attributes: dict[str, Any]
     remark: str = ""  # for the report
     tracking_consent: str | None = None  # the wording that the contact agreed to, or `no`
+    answer: SubscriptionAnswer | None = None  # to the newsletter; None if the file does not ask
+    proof: str = ""  # where the answer stands in the file
 
     def merge(self, later: "ContactRow") -> None:
         """Merge another row of the same address."""
@@ -37,6 +40,9 @@ class ContactRow:
         self.tags = tuple(sorted({*self.tags, *later.tags}))
         self.attributes = {**self.attributes, **later.attributes}
         self.tracking_consent = later.tracking_consent or self.tracking_consent
+        if later.answer is not None:
+            merged = later.answer.merge(self.answer)
+            self.answer, self.proof = merged, self.proof if merged is self.answer else later.proof
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +66,7 @@ class RowReader:
             for number, column in enumerate(columns)
             if column.target not in FIELDS and column.target != SKIPPED
         ]
+        self._answers = [(columns[at[target]], at[target]) for target in ANSWERS if target in at]
         self._tags = tuple(tags)
         self._formats = [(column.target, column.title, column.format) for column in columns if has_format(column)]
 
@@ -88,6 +95,7 @@ class RowReader:
         locale, timezone, consent = (self._read_optional(cells, target, remarks) for target in _OPTIONAL)
         if self._formats or OCD_IDS in attributes:
             remarks += self._remarks(attributes)
+        answer, proof = self._read_answers(cells, remarks) if self._answers else (None, "")
         return ContactRow(
             contact_fields.normalize_deliverable_email(email),
             name,
@@ -97,6 +105,8 @@ class RowReader:
             attributes,
             "; ".join(remarks),
             consent,
+            answer,
+            proof,
         )
 
     def address(self, cells: list[str]) -> str:
@@ -114,6 +124,19 @@ class RowReader:
         except InvalidContact:
             remarks.append(f"{title}: {optional_problem(target, cells[number])}; left empty")
             return None
+
+    def _read_answers(self, cells: list[str], remarks: list[str]) -> tuple[SubscriptionAnswer | None, str]:
+        """Return the answer to the newsletter and where it stands. A no in any of the columns counts."""
+        answer, proof = None, ""
+        for column, number in self._answers:
+            text = unescape_formula(cells[number].strip())
+            found = read_answer(text, is_opt_out=column.target == "opted_out")
+            if found is None or (answer is not None and found.merge(answer) is answer):
+                continue
+            answer, proof = found, f"{column.title}: {text[:_SHOWN]}"
+        if answer not in (None, SubscriptionAnswer.YES):
+            remarks.append(_NOT_SUBSCRIBED[answer].format(proof=proof, title=proof.partition(":")[0]))
+        return answer, proof
 
     def _remarks(self, attributes: dict[str, Any]) -> list[str]:
         """Convert numbers and dates, and return remarks about values that do not have the format of their column."""
@@ -153,6 +176,12 @@ class RowReader:
             [*self._tags, *(unescape_formula(tag.strip().strip('"')) for tag in text.replace(";", ",").split(","))]
         )
 
+
+_NOT_SUBSCRIBED: Final = {
+    SubscriptionAnswer.NO: "not subscribed, because the file says {proof}",
+    SubscriptionAnswer.EMPTY: "not subscribed, because {title} is empty",
+    SubscriptionAnswer.UNREADABLE: "not subscribed, because {proof} is neither yes nor no",
+}
 
 # The parser of each optional field, and the description of a valid value.
 _OPTIONAL: Final[Mapping[str, tuple[Callable[[str], str | None], str]]] = {

@@ -14,7 +14,9 @@ import orjson
 from mailwright.audience.contact_fields import merge_attributes
 from mailwright.audience.enrolments import enrol_subscribers
 from mailwright.audience.importing.rows import ContactRow
+from mailwright.audience.importing.subscription_answers import SubscriptionAnswer
 from mailwright.audience.legal_basis import LegalBasisRecord
+from mailwright.audience.status import apply_facts, unsubscribe_fact
 from mailwright.audience.tracking_consent import REFUSED
 from mailwright.domain.clock import Instant
 from mailwright.domain.ids import uuid7s
@@ -39,6 +41,7 @@ TAGS_OF_CONTACTS = statement(_PACKAGE, "tags_of_contacts")
 ERASURE = "erasure"
 # The subscription states, as `known_contacts.sql` returns them, that an import does not change.
 SUBSCRIBED, UNSUBSCRIBED = "on", "left"
+PENDING = "pending"
 
 
 class RowOutcome(StrEnum):
@@ -59,11 +62,19 @@ class ImportTarget:
     now: Instant
     legal_basis: LegalBasisRecord | None = None
     starts_sequences: bool = False  # whether new subscribers enter the sequences that the list starts
+    keeps_subscriptions: bool = False  # of subscribers for whom the file says no
+    file_name: str = ""
+
+    def source_of(self, contact: ContactRow) -> str:
+        """Return the record of a subscription: the import and, if the file asks, its file, line, column and answer."""
+        return f"{self.source} ({self.file_name}, {contact.proof})" if contact.proof else self.source
 
 
 ERASED: Final = "erased on request; only the contact can subscribe again"
 ERASING: Final = "is being erased on request, which is not finished"
 DELETED: Final = "the contact was deleted and stays deleted"
+ENDED: Final = "unsubscribed from the list"
+KEPT: Final = "stays subscribed, as chosen for this import"
 REPEATED: Final = "the same address as on an earlier line"
 RowResult = tuple[RowOutcome, str]
 _ADDED: Final[RowResult] = (RowOutcome.ADDED, "")
@@ -106,20 +117,21 @@ async def store_batch(
     ]
     if tagged:
         await tx.count(TAG_IMPORTED, tags=tagged, tenant_id=target.tenant_id)
-    to_subscribe = (
-        [(email,) for email in contacts if email not in settled] if settled else [(email,) for email in contacts]
-    )
+    to_subscribe = [
+        (email, target.source_of(contact))
+        for email, contact in contacts.items()
+        if email not in settled and _wants_subscription(contact)
+    ]
     if to_subscribe and target.list_key is not None:
         await tx.count(
             SUBSCRIBE_IMPORTED,
             contacts=to_subscribe,
             tenant_id=target.tenant_id,
             list_key=target.list_key,
-            source=target.source,
             now=target.now,
         )
         if target.starts_sequences:
-            joined = [email for (email,) in to_subscribe]
+            joined = [email for email, _ in to_subscribe]
             await enrol_subscribers(tx, target.tenant_id, joined, target.list_key, now=target.now)
     await _record_legal_basis(tx, contacts, results, target)
     await _record_consents(tx, contacts, results, target)
@@ -150,7 +162,11 @@ async def _record_legal_basis(
     record = target.legal_basis
     if record is None or record.basis is None:
         return
-    stored = [(email,) for email in contacts if results.get(email, _ADDED)[0] is not RowOutcome.REFUSED]
+    stored = [
+        (email,)
+        for email, contact in contacts.items()
+        if results.get(email, _ADDED)[0] is not RowOutcome.REFUSED and _wants_subscription(contact)
+    ]
     if stored:
         await tx.count(
             RECORD_LEGAL_BASIS,
@@ -183,6 +199,7 @@ async def _update_known(
     erasing = await find_erasing(tx, [(target.tenant_id, row.email) for row in known if row.deleted_at is not None])
     tags = await _known_tags(tx, [row for row in known if contacts[row.email].tags])
     changes = []
+    refusals: list[tuple[str, str]] = []  # addresses of subscribers for whom the file says no, and the record of it
     for row in known:
         contact = contacts[row.email]
         if row.deleted_at is not None:
@@ -191,18 +208,37 @@ async def _update_known(
             settled.add(row.email)
             continue
         change = _change(row, contact)
-        is_subscribed = target.list_key is not None and not row.listed
+        wants = _wants_subscription(contact)
+        is_subscribed = target.list_key is not None and not row.listed and wants
         is_new = change is not None or is_subscribed or not tags.get(row.id, set()).issuperset(contact.tags)
-        is_new = is_new or (target.legal_basis is not None and row.legal_basis != target.legal_basis.basis)
+        is_new = is_new or (target.legal_basis is not None and wants and row.legal_basis != target.legal_basis.basis)
         if change is not None:
             changes.append(change)
         if row.listed in (SUBSCRIBED, UNSUBSCRIBED):
             settled.add(row.email)
+        remark = _remark(row.status, row.listed)
+        if contact.answer is SubscriptionAnswer.NO and row.listed in (SUBSCRIBED, PENDING):
+            if target.keeps_subscriptions and not str(row.listed_by).startswith(target.source):
+                remark = KEPT
+            else:
+                refusals.append((row.email, target.source_of(contact)))
+                is_new, remark = True, ENDED
         outcome = RowOutcome.CHANGED if is_new else RowOutcome.UNCHANGED
-        results[row.email] = (outcome, _remark(row.status, row.listed))
+        results[row.email] = (outcome, remark)
     if changes:
         await tx.count(CHANGE_IMPORTED, contacts=changes)
+    if target.list_key is not None:
+        facts = [
+            unsubscribe_fact(target.tenant_id, email, target.list_key, source=source, at=target.now)
+            for email, source in refusals
+        ]
+        await apply_facts(tx, facts, target.now)
     return results, settled
+
+
+def _wants_subscription(contact: ContactRow) -> bool:
+    """Return whether the row may subscribe its contact: it says yes, or the file does not ask."""
+    return contact.answer in (None, SubscriptionAnswer.YES)
 
 
 async def _remark_suppressed(

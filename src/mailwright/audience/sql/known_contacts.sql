@@ -4,7 +4,10 @@ SELECT c.id, c.email, c.name, c.locale, c.timezone, c.attributes, c.status, c.de
     SELECT CASE WHEN s.unsubscribed_at IS NOT NULL THEN 'left' WHEN s.is_pending THEN 'pending' ELSE 'on' END
     FROM subscriptions AS s
     WHERE s.contact_key = c.id AND s.list_key = CAST(:list_key AS text)
-  ) AS listed
+  ) AS listed,
+  (
+    SELECT s.source FROM subscriptions AS s WHERE s.contact_key = c.id AND s.list_key = CAST(:list_key AS text)
+  ) AS listed_by
 FROM rows(:contacts: contact_id text, email text) AS p
 CROSS JOIN contacts AS c
 -- One lookup per row: without statistics of a young table, the planner would compare all rows with all rows.

@@ -22,6 +22,7 @@ from mailwright.audience.importing.value_formats import LABELS
 from mailwright.audience.legal_basis import LegalBasisRecord, legal_basis_record
 from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.domain.translation import gettext, lazy_gettext, lazy_pgettext
+from mailwright.texts.subscription_answers import ANSWER_LABELS
 from mailwright.web.api.imports import read_beginning
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.labels import legal_basis_options
@@ -48,6 +49,8 @@ _FIELD_WORDS: Final = {
     "timezone": lazy_gettext("Time zone"),
     "tags": lazy_gettext("Tags"),
     "tracking_consent": lazy_gettext("Tracking consent (wording)"),
+    "subscribed": lazy_gettext("Newsletter: yes subscribes, no does not"),
+    "opted_out": lazy_gettext("No newsletter: yes does not subscribe"),
 }
 
 
@@ -239,6 +242,9 @@ async def _preview(
         "delimiter": DELIMITER_NAMES[seen.plan.file_format.delimiter] if seen else "",
         "asks_agreement": not purpose.is_confirmed and await _requires_confirmation(engine, visitor, purpose.list_key),
         "starts_sequence": await _starts_sequence(engine, visitor, purpose.list_key),
+        "answer_labels": ANSWER_LABELS,
+        "unreadable": "; ".join(f"{line} ({row.proof})" for line, row in seen.first_unreadable) if seen else "",
+        "asks_subscription": seen is not None and seen.plan.asks_subscription,
         "error": error.text if error is not None else "",
     }
     status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK
@@ -270,7 +276,13 @@ def _purpose(form: Fields, titles: tuple[str, ...], visitor: Visitor) -> ImportO
     basis = _legal_basis(form, visitor)
     sheets = tuple(form["sheets"].split(_BETWEEN_SHEETS)) if form["sheets"] else ()
     options = ImportOptions(form["list"] or None, tags, chosen, bool(form["confirmed"]), form["encoding"] or None)
-    return replace(options, legal_basis=basis, other_sheets=sheets, starts_sequences=bool(form["startSequences"]))
+    return replace(
+        options,
+        legal_basis=basis,
+        other_sheets=sheets,
+        starts_sequences=bool(form["startSequences"]),
+        keeps_subscriptions=bool(form["keepSubscriptions"]),
+    )
 
 
 def _legal_basis(form: Fields, visitor: Visitor) -> LegalBasisRecord | None:

@@ -1,0 +1,167 @@
+"""Files that say who wants the newsletter, on both engines: nobody who said no is subscribed or gets a campaign."""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from mailwright.audience import contacts, lists
+from mailwright.audience.importing.columns import suggest_target
+from mailwright.audience.importing.imports import Import, Imports
+from mailwright.audience.importing.plan import ImportOptions
+from mailwright.audience.importing.subscription_answers import SubscriptionAnswer, read_answer
+from mailwright.audience.legal_basis import LegalBasis, LegalBasisRecord
+from mailwright.storage.tables import contacts as contacts_table
+from mailwright.storage.tables import subscriptions
+from tests.builders import DEFAULT_TENANT, Bench
+from tests.campaigns import NEWS, CampaignHarness, join
+
+YES, NO = SubscriptionAnswer.YES, SubscriptionAnswer.NO
+EMPTY, UNREADABLE = SubscriptionAnswer.EMPTY, SubscriptionAnswer.UNREADABLE
+CONTENT = {"subject": "News", "body": '<p>Hello</p><a href="{{ unsubscribe_url }}">Leave</a>'}
+
+
+@pytest.fixture
+async def imports(bench: Bench) -> Imports:
+    await lists.create(bench.database, bench.clock, DEFAULT_TENANT, NEWS)
+    return Imports(bench.database, bench.clock)
+
+
+def a_file(folder: Path, *lines: str) -> Path:
+    path = folder / "people.csv"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+async def import_(imports: Imports, path: Path, **options: Any) -> tuple[Import, dict[str, str]]:
+    """Import a file. Return the import, and the remark about each address in its report."""
+    report = path.with_suffix(".report.csv")
+    started = await imports.begin(DEFAULT_TENANT, path, ImportOptions(**{"list_key": NEWS, **options}), continues=False)
+    done = [each async for each in imports.run(started, path, report)][-1]
+    with report.open(newline="", encoding="utf-8") as file:
+        return done, {line[1]: line[3] for line in list(csv.reader(file))[1:]}
+
+
+async def subscribers(bench: Bench) -> dict[str, str]:
+    """Return the current subscribers of the list, each with the record of the subscription."""
+    query = (
+        select(contacts_table.c.email, subscriptions.c.source)
+        .join_from(contacts_table, subscriptions, subscriptions.c.contact_key == contacts_table.c.id)
+        .where(subscriptions.c.list_key == NEWS, subscriptions.c.unsubscribed_at.is_(None))
+    )
+    async with bench.database.read() as tx:
+        return {row.email: row.source for row in await tx.execute(query)}
+
+
+async def recipients(bench: Bench, **definition: Any) -> list[str]:
+    """Send a campaign, and return who has a message."""
+    desk = CampaignHarness(bench)
+    campaign_id = await desk.start(content=CONTENT, **definition)
+    await desk.run_scheduler()
+    await bench.drain()
+    return sorted(await desk.addresses(campaign_id))
+
+
+@pytest.mark.parametrize("title", ["Newsletter?", "opt_in", "Рассылка", "Aceita newsletter", "subscribed", "OPT-IN"])
+def test_title_of_an_answer_is_recognised(title: str) -> None:
+    assert suggest_target(title) == "subscribed"
+
+
+@pytest.mark.parametrize("title", ["Unsubscribed", "Opted out", "do_not_email"])
+def test_title_of_an_objection_is_recognised(title: str) -> None:
+    assert suggest_target(title) == "opted_out"
+
+
+@pytest.mark.parametrize(
+    ("texts", "answer"),
+    [
+        ("yes|Yes |да|ДА|sim|1|1.0|true|TRUE|x|X|х|y|✓|subscribed", YES),
+        ("no|No.|нет|não|NÃO|nao|0|false|n|unsubscribed", NO),
+        ("|  ", EMPTY),
+        ("maybe|yes or no|2|2024-01-31|weekly|?|-", UNREADABLE),
+    ],
+)
+def test_cells_are_read_as_answers(texts: str, answer: SubscriptionAnswer) -> None:
+    assert {text: read_answer(text) for text in texts.split("|")} == dict.fromkeys(texts.split("|"), answer)
+
+
+def test_yes_to_an_objection_is_a_no() -> None:
+    read = {text: read_answer(text, is_opt_out=True) for text in ("yes", "no", "", "maybe")}
+    assert read == {"yes": NO, "no": None, "": None, "maybe": UNREADABLE}
+
+
+async def test_campaign_reaches_nobody_who_said_no(bench: Bench, imports: Imports, tmp_path: Path) -> None:
+    path = a_file(
+        tmp_path,
+        "Email,Newsletter?",
+        "ada@example.com,yes",
+        "bob@example.com,no",
+        "cyd@example.com,",
+        "dan@example.com,maybe",
+        "eve@example.com,Да",
+        "fay@example.com,нет",
+        "gil@example.com,yes",
+        "gil@example.com,no",
+    )
+    done, remarks = await import_(imports, path)
+    assert (done.added, done.refused, done.repeated) == (7, 0, 1)
+    assert "Newsletter?: only contacts whose cell says yes are subscribed." in done.plan.warnings
+    assert remarks["bob@example.com"] == "not subscribed, because the file says Newsletter?: no"
+    assert remarks["cyd@example.com"] == "not subscribed, because Newsletter? is empty"
+    assert remarks["dan@example.com"] == "not subscribed, because Newsletter?: maybe is neither yes nor no"
+    assert remarks["ada@example.com"] == ""
+    found = await subscribers(bench)
+    assert sorted(found) == ["ada@example.com", "eve@example.com"]
+    # The record of the consent names the import, the file, the row, the column and the answer.
+    assert found["eve@example.com"] == f"import:{done.import_id} (people.csv, line 6, Newsletter?: Да)"
+    assert (await contacts.load_details(bench.database, DEFAULT_TENANT, "bob@example.com")).contact.attributes == {}
+    assert await recipients(bench, lists=[NEWS]) == ["ada@example.com", "eve@example.com"]
+
+
+async def test_no_also_prevents_a_legal_basis(bench: Bench, imports: Imports, tmp_path: Path) -> None:
+    path = a_file(tmp_path, "email,opt_in", "ada@example.com,1", "bob@example.com,0", "cyd@example.com,")
+    basis = LegalBasisRecord(LegalBasis.CONTRACT, "Contracts of 2026", "ada")
+    await import_(imports, path, list_key=None, legal_basis=basis)
+    query = select(contacts_table.c.email).where(contacts_table.c.legal_basis.is_not(None))
+    async with bench.database.read() as tx:
+        assert [row.email for row in await tx.execute(query)] == ["ada@example.com"]
+
+
+async def test_objections_are_left_out_and_all_others_subscribed(
+    bench: Bench, imports: Imports, tmp_path: Path
+) -> None:
+    path = a_file(tmp_path, "email,Unsubscribed", "ada@example.com,no", "bob@example.com,yes", "cyd@example.com,")
+    await import_(imports, path)
+    assert sorted(await subscribers(bench)) == ["ada@example.com", "cyd@example.com"]
+
+
+async def test_no_ends_a_subscription_and_says_so_unless_kept(bench: Bench, imports: Imports, tmp_path: Path) -> None:
+    path = a_file(tmp_path, "email,Newsletter", "ada@example.com,no", "bob@example.com,no", "bob@example.com,yes")
+    await join(bench.database, ["ada@example.com", "bob@example.com", "cyd@example.com"])
+    kept, remarks = await import_(imports, path, keeps_subscriptions=True)
+    assert kept.changed == 0
+    assert remarks["ada@example.com"].startswith("stays subscribed, as chosen for this import")
+    assert sorted(await subscribers(bench)) == ["ada@example.com", "bob@example.com", "cyd@example.com"]
+    done, remarks = await import_(imports, path)
+    assert done.changed == 2
+    assert remarks["ada@example.com"].startswith("unsubscribed from the list; not subscribed, because the file says")
+    assert sorted(await subscribers(bench)) == ["cyd@example.com"]
+    assert await recipients(bench, lists=[NEWS]) == ["cyd@example.com"]
+
+
+async def test_later_yes_subscribes_a_contact_who_said_no(bench: Bench, imports: Imports, tmp_path: Path) -> None:
+    await import_(imports, a_file(tmp_path, "email,Newsletter?", "ada@example.com,no"))
+    await import_(imports, a_file(tmp_path, "email,Newsletter?", "ada@example.com,yes"))
+    assert sorted(await subscribers(bench)) == ["ada@example.com"]
+
+
+async def test_preview_counts_the_answers(imports: Imports, tmp_path: Path) -> None:
+    path = a_file(tmp_path, "email,Newsletter?", "ada@example.com,yes", "bob@example.com,no", "cyd@example.com,soon")
+    seen = await imports.preview(DEFAULT_TENANT, path, ImportOptions(NEWS))
+    assert seen.answers == {YES: 1, NO: 1, UNREADABLE: 1}
+    assert [(line, row.proof) for line, row in seen.first_unreadable] == [(4, "Newsletter?: soon")]
+    ignored = await imports.preview(DEFAULT_TENANT, path, ImportOptions(NEWS, column_targets={"Newsletter?": "-"}))
+    assert not ignored.answers
+    assert "contacts who said no are subscribed too" in " ".join(ignored.plan.warnings)
