@@ -28,6 +28,7 @@ MODULES: Final = {
     "report-source": "report_sources",
     "retention": "retention",
     "segment": "segments",
+    "sending": "sending",
     "sequence": "sequences",
     "setting": "settings",
     "shadow": "shadow",

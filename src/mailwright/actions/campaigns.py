@@ -37,6 +37,7 @@ from mailwright.domain.campaign import INDEFINITELY, CampaignStatus, QueueStatus
 from mailwright.domain.clock import Instant, isoformat
 from mailwright.domain.errors import NotFound
 from mailwright.domain.record_state import RecordState
+from mailwright.domain.sending_readiness import Destination, SendingReadiness
 from mailwright.domain.states import Resolution
 from mailwright.domain.tracking import TrackingMode
 from mailwright.domain.translation import lazy_gettext
@@ -46,6 +47,7 @@ from mailwright.schemas.base import ResponseModel, SnakeResponseModel, Time, com
 from mailwright.schemas.base import extend as extend_response
 from mailwright.schemas.explanations import BulkLimitResponse, bulk_limit_response
 from mailwright.schemas.paging import Page, decode_cursor
+from mailwright.schemas.sending_readiness import SendingReadinessResponse, readiness_response
 from mailwright.sources.api.fields import Address, Identifier, RequestModel, RequestTime, Variables
 from mailwright.sources.api.requests import Attachment
 from mailwright.sources.api.senders import require_sender
@@ -249,8 +251,8 @@ class CampaignCountsResponse(ResponseModel):
     """Each recipient counts in exactly one field after `recipients`, so these fields add up to `audience`.
 
     `planned`: size of the audience at the start. `recipients`: messages enqueued so far. `excluded`: left the audience
-    before enqueueing. `sent`: accepted by the provider. `bounced`: accepted and bounced later. `suppressed`: left the
-    list, suppressed or deleted before sending.
+    before enqueueing. `sent`: accepted by the provider, or stored locally: see `sentTo`. `bounced`: accepted and
+    bounced later. `suppressed`: left the list, suppressed or deleted before sending.
     """
 
     audience: int
@@ -366,6 +368,15 @@ class CampaignResponse(CampaignSummaryResponse):
     ]
 
 
+class CampaignShowResponse(CampaignResponse):
+    """`delivery`: whether email of the campaign leaves this machine now. `sentTo`: where its sent messages went; null
+    if none was sent.
+    """
+
+    delivery: SendingReadinessResponse
+    sent_to: Destination | None
+
+
 class CampaignListQuery(Page):
     state: Annotated[
         RecordState, Field(description="`archived` and `deleted` campaigns are not among the `active` ones.")
@@ -397,7 +408,10 @@ class TrackingPlanResponse(ResponseModel):
 
 
 class CampaignCheckResponse(ResponseModel):
-    """Result of the pre-send check: `problems` prevent the start, `warnings` do not."""
+    """Result of the pre-send check: `problems` prevent the start, `warnings` do not.
+
+    `delivery`: whether the campaign would leave this machine.
+    """
 
     may_start: bool
     planned: int
@@ -408,6 +422,7 @@ class CampaignCheckResponse(ResponseModel):
     excluded: list[ExclusionCountResponse]
     problems: list[CampaignProblemResponse]
     warnings: list[CampaignWarningResponse]
+    delivery: SendingReadinessResponse
 
 
 class CampaignStartQuery(RequestModel):
@@ -453,7 +468,7 @@ class CampaignExtensionResponse(ResponseModel):
     reviewed: str
 
 
-class CampaignStartResponse(CampaignResponse):
+class CampaignStartResponse(CampaignShowResponse):
     """`limits`: the limits of the tenant, and how much of each is kept for transactional email."""
 
     warnings: list[CampaignWarningResponse]
@@ -588,6 +603,17 @@ def campaign_response(campaign: Campaign, numbers: CampaignNumbers | None) -> Ca
     )
 
 
+def campaign_show_response(
+    campaign: Campaign, numbers: CampaignNumbers | None, delivery: SendingReadiness, sent_to: Destination | None
+) -> CampaignShowResponse:
+    return extend_response(
+        CampaignShowResponse,
+        campaign_response(campaign, numbers),
+        delivery=readiness_response(delivery),
+        sent_to=sent_to,
+    )
+
+
 def ab_test_response(report: AbTestReport | None) -> AbTestResponse | None:
     return None if report is None else combine(AbTestResponse, report, results=report.evidence)
 
@@ -603,7 +629,7 @@ def campaign_definition(campaign: Campaign) -> dict[str, Any]:
     return definition
 
 
-def campaign_check_response(check: CampaignCheck, reviewed: str) -> CampaignCheckResponse:
+def campaign_check_response(check: CampaignCheck, reviewed: str, delivery: SendingReadiness) -> CampaignCheckResponse:
     return CampaignCheckResponse(
         may_start=not check.problems,
         planned=check.planned,
@@ -612,6 +638,7 @@ def campaign_check_response(check: CampaignCheck, reviewed: str) -> CampaignChec
         excluded=exclusion_count_responses(check.excluded),
         problems=check.problems,
         warnings=warning_responses(check.warnings),
+        delivery=readiness_response(delivery),
     )
 
 
@@ -701,6 +728,22 @@ async def require_own_sender(at: Context, sender: str | None) -> None:
 async def answer(at: Context, campaign: Campaign) -> CampaignResponse:
     await refresh_queue(at.database, at.clock, defaults(at))
     return campaign_response(campaign, await load_numbers(at.database, campaign))
+
+
+async def readiness(at: Context, campaign: Campaign) -> SendingReadiness:
+    from mailwright.app.sending_readiness import load_readiness  # noqa: PLC0415 - slow to import
+
+    sender = campaign.definition.sender
+    return await load_readiness(at.settings, at.database, at.clock, campaign.tenant_id, sender=sender)
+
+
+async def full_answer(at: Context, campaign: Campaign) -> CampaignShowResponse:
+    from mailwright.app.destinations import find_sent_to  # noqa: PLC0415 - slow to import
+
+    await refresh_queue(at.database, at.clock, defaults(at))
+    numbers = await load_numbers(at.database, campaign)
+    went = await find_sent_to(at.settings, at.database, numbers.sent_through if numbers else ())
+    return campaign_show_response(campaign, numbers, await readiness(at, campaign), went)
 
 
 def presend_context(at: Context) -> PresendContext:
@@ -794,9 +837,9 @@ async def create(at: Context, wanted: CampaignRequest) -> CampaignResponse:
 
 
 @noun.get("/{campaignId}", agent=AgentTool("show_campaign", "Show a campaign with its progress."))
-async def show(at: Context, campaign_id: str) -> CampaignResponse:
-    """Show a campaign: definition, progress, and why it is deferred."""
-    return await answer(at, await campaigns(at).find(campaign_id, tenant_id=at.tenant_id))
+async def show(at: Context, campaign_id: str) -> CampaignShowResponse:
+    """Show a campaign: definition, progress, why it is deferred, and whether its email leaves this machine."""
+    return await full_answer(at, await campaigns(at).find(campaign_id, tenant_id=at.tenant_id))
 
 
 @noun.put(
@@ -830,7 +873,8 @@ async def preflight(at: Context, campaign_id: str) -> CampaignCheckResponse:
     """Run the pre-send check without starting the campaign."""
     campaign = await campaigns(at).find(campaign_id, tenant_id=at.tenant_id)
     found = await check(at, campaign, presend_context(at))
-    return campaign_check_response(found, await digest_checked(campaign, found, sender_rules(at)))
+    digests = await digest_checked(campaign, found, sender_rules(at))
+    return campaign_check_response(found, digests, await readiness(at, campaign))
 
 
 @noun.post(
@@ -858,7 +902,7 @@ async def start(at: Context, campaign_id: str, query: CampaignStartQuery) -> Cam
     limits = await load_bulk_limits(at.database, defaults(at), campaign.tenant_id, at.clock.now())
     return extend_response(
         CampaignStartResponse,
-        await answer(at, campaign),
+        await full_answer(at, campaign),
         warnings=warning_responses(warnings),
         limits=[bulk_limit_response(each) for each in limits],
     )

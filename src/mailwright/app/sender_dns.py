@@ -16,6 +16,11 @@ from mailwright.pipeline.senders import parse_mailbox
 LOCAL = ("localhost", ".localhost", ".local", ".test", ".invalid", ".example", ".internal")
 
 
+def is_public_domain(sender: str) -> bool:
+    """Return whether the domain of the sender can exist on the internet."""
+    return not address.domain_of(parse_mailbox(sender).address).endswith(LOCAL)
+
+
 async def check_sender(settings: Settings, look_up: Lookup | None = None) -> AsyncIterator[Finding]:
     """Check the sender in the settings. `look_up` replaces the DNS servers in the settings."""
     look_up = look_up or make_lookup(settings.dns_servers)

@@ -3,16 +3,16 @@
 from typing import Final
 from urllib.parse import urlsplit
 
+from mailwright.app.destinations import destination_of
 from mailwright.app.dns_lookup import Lookup
 from mailwright.app.named_providers import NamedProvider, load_named
 from mailwright.app.sender_dns import LOCAL, check_sender
 from mailwright.domain.findings import Verdict
 from mailwright.domain.message import Source
+from mailwright.domain.sending_readiness import Destination
 from mailwright.ops.provider_kinds import KINDS
 from mailwright.ops.settings import Settings
-from mailwright.ops.stored import text_of
 from mailwright.outbox.sender_domains import SenderDirectory
-from mailwright.providers.purpose import collects_test_email
 from mailwright.providers.route import providers_of
 from mailwright.providers.smtp.settings import is_loopback
 from mailwright.sources.sender_rules import RouteRules, SenderRules
@@ -54,7 +54,7 @@ def rules_of(settings: Settings, directory: SenderDirectory | None = None, look_
         return (*await _dns_problems(own, look_up, has_keys=has_keys), *_unsubscribe_problems(own))
 
     may_report = not _REPORTING.isdisjoint(providers_of(settings))
-    return RouteRules(find_unmet if delivers_email(settings) else None, may_report)
+    return RouteRules(find_unmet if destination_of(settings) is Destination.RECIPIENTS else None, may_report)
 
 
 def unusable_rules(provider: NamedProvider) -> RouteRules:
@@ -64,22 +64,6 @@ def unusable_rules(provider: NamedProvider) -> RouteRules:
         return (f"The provider {provider.name} cannot be used: {provider.problem}.",)
 
     return RouteRules(find_unmet, may_report=provider.kind in _REPORTING)
-
-
-def delivers_email(settings: Settings) -> bool:
-    """Return whether a provider of the route is neither the local mailbox nor marked as a collector of test email.
-
-    A server on this machine delivers: a local Postfix is the most common relay.
-    """
-    return any(not _only_collects(name, settings) for name in providers_of(settings))
-
-
-def _only_collects(name: str, settings: Settings) -> bool:
-    kind = KINDS[name]
-    if kind.is_local:
-        return True
-    url = next((url for each in kind.server_urls if (url := getattr(settings, each)) is not None), None)
-    return url is not None and collects_test_email(text_of(url))
 
 
 async def _dns_problems(settings: Settings, look_up: Lookup | None, *, has_keys: bool) -> tuple[str, ...]:
@@ -101,8 +85,13 @@ async def _dns_problems(settings: Settings, look_up: Lookup | None, *, has_keys:
 
 def _unsubscribe_problems(settings: Settings) -> tuple[str, ...]:
     """Check that one-click unsubscribe has an https URL that mailbox providers can reach."""
-    parts = urlsplit(settings.unsubscribe_url)
-    host = parts.hostname or ""
-    if parts.scheme == "https" and not is_loopback(host) and not host.endswith(LOCAL):
+    if is_public_https(settings.unsubscribe_url):
         return ()
     return (f"One-click unsubscribe: {settings.unsubscribe_url} is not a public https URL. Set MAILWRIGHT_BASE_URL.",)
+
+
+def is_public_https(url: str) -> bool:
+    """Return whether recipients and mailbox providers can reach this URL."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    return parts.scheme == "https" and not is_loopback(host) and not host.endswith(LOCAL)

@@ -8,7 +8,8 @@ from typing import Final
 import orjson
 from sqlalchemy import select
 
-from mailwright.app.sender_dns import LOCAL
+from mailwright.app.destinations import is_local_only
+from mailwright.app.sender_dns import LOCAL, is_public_domain
 from mailwright.content.brand import DEFAULT_BRAND, MAX_NAME_LENGTH, Brand
 from mailwright.content.brand_store import Brands
 from mailwright.domain import address
@@ -16,7 +17,6 @@ from mailwright.domain.translation import lazy_gettext
 from mailwright.ops.settings import Settings
 from mailwright.outbox.installation import change_setup_progress, find_setup_progress
 from mailwright.pipeline.senders import parse_mailbox
-from mailwright.providers.route import providers_of
 from mailwright.storage.database import Database
 from mailwright.storage.tables import api_keys, campaigns, subscriptions, users
 
@@ -72,6 +72,16 @@ def _parse_progress(text: str | None) -> SetupProgress:
     return SetupProgress(known, stored["isDismissed"])
 
 
+def effective_progress(progress: SetupProgress, settings: Settings) -> SetupProgress:
+    """Return the progress without steps whose result does not let email leave, although somebody did them."""
+    kept = dict(progress.steps)
+    if kept.get(SetupStep.SENDER) is StepState.DONE and not has_sender(settings):
+        del kept[SetupStep.SENDER]
+    if kept.get(SetupStep.PROVIDER) is StepState.DONE and not has_provider(settings):
+        kept[SetupStep.PROVIDER] = StepState.SKIPPED
+    return replace(progress, steps=kept)
+
+
 async def record_step(database: Database, step: SetupStep, state: StepState) -> None:
     """Record a step. A step that was done stays done, even if somebody skips it later."""
 
@@ -117,11 +127,11 @@ def _progress_text(progress: SetupProgress) -> str:
 
 
 def has_sender(settings: Settings) -> bool:
-    return not address.domain_of(parse_mailbox(settings.sender).address).endswith(LOCAL)
+    return is_public_domain(settings.sender)
 
 
 def has_provider(settings: Settings) -> bool:
-    return set(providers_of(settings)) != {"mailbox"}
+    return not is_local_only(settings)
 
 
 _TITLES: Final = {

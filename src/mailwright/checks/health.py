@@ -5,11 +5,12 @@ public addresses in the background and store the results in the database.
 """
 
 import shutil
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from mailwright.app.destinations import is_local_only
 from mailwright.app.https_certificates import list_https_hosts
 from mailwright.app.named_providers import NamedProviders
 from mailwright.app.stored_settings import EffectiveSettings, load_effective
@@ -232,7 +233,7 @@ def _settings(facts: HealthFacts) -> Iterator[Finding]:
 
 def _delivery(settings: Settings, named: NamedProviders) -> Iterator[Finding]:
     """Report that nobody receives email, because a new installation would otherwise look ready."""
-    is_local = is_local_only([settings])
+    is_local = is_local_only(settings)
     if settings.demo:
         yield ok("delivery", lazy_gettext("this is a demo: {local_only}", local_only=LOCAL_ONLY))
     elif settings.dry_run:
@@ -241,7 +242,7 @@ def _delivery(settings: Settings, named: NamedProviders) -> Iterator[Finding]:
             DRY_RUN_NOTICE,
             lazy_gettext("unset MAILWRIGHT_DRY_RUN and DRY_RUN_SEND to send"),
         )
-    elif is_local and not is_local_only(each.settings for each in named.used):
+    elif is_local and not all(is_local_only(each.settings) for each in named.used):
         summary = lazy_gettext(
             "email without a route to a provider goes to the local mailbox, and only the rest leaves this machine"
         )
@@ -252,11 +253,6 @@ def _delivery(settings: Settings, named: NamedProviders) -> Iterator[Finding]:
     elif is_local:
         advice = lazy_gettext("choose a provider in the dashboard under Settings, or run `mailwright setup`")
         yield warning("delivery", LOCAL_ONLY, advice)
-
-
-def is_local_only(providers: Iterable[Settings]) -> bool:
-    """Return whether every message of these providers goes to the local mailbox."""
-    return all(KINDS[name].is_local for each in providers for name in providers_of(each))
 
 
 def _hold(facts: HealthFacts) -> Iterator[Finding]:

@@ -27,6 +27,7 @@ COMMANDS: Final = (
     ("Run", "worker", "Send due messages until stopped or drained."),
     ("Run", "smtp", "Accept email over SMTP in a separate process."),
     ("Run", "mcp", "Serve an AI agent over standard input and output."),
+    ("Run", "sending", "Show whether email leaves this machine, and what is missing."),
     ("Run", "health", "Show what is wrong now, since when, and what to do."),
     ("Set up", "setup", "Set up a new installation: administrator, sender, provider, DNS, API key, test email."),
     ("Set up", "setting", "Settings that the dashboard can change: list, set, unset."),
@@ -77,7 +78,7 @@ COMMANDS: Final = (
 
 # The commands that are derived from the actions alone. Other commands have a module here.
 DERIVED: Final = frozenset(
-    "audit-log brand form key list report-source segment shadow suppression tenant".split()  # noqa: SIM905
+    "audit-log brand form key list report-source segment sending shadow suppression tenant".split()  # noqa: SIM905
 )
 
 # Hidden aliases: the plural command names of earlier versions, so that existing scripts keep working.

@@ -18,10 +18,13 @@ from mailwright.actions.campaigns import (
     campaign_check_response,
     campaign_definition,
     campaign_response,
+    campaign_show_response,
     campaign_summary_response,
     warning_responses,
 )
 from mailwright.actions.exclusions import exclusion_sentence
+from mailwright.app.destinations import find_sent_to
+from mailwright.app.sending_readiness import load_readiness
 from mailwright.app.templates import make_templates
 from mailwright.cli import campaign_input, campaign_reports
 from mailwright.cli.actions import commands, print_explanation
@@ -93,6 +96,7 @@ from mailwright.domain.message import Source
 from mailwright.domain.permits import MIN_DEFERRAL, BulkLimit
 from mailwright.domain.record_state import RecordState
 from mailwright.domain.schedule import is_past
+from mailwright.domain.sending_readiness import SendingReadiness
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE, describe_actor
 from mailwright.outbox.limits import DefaultLimits
@@ -121,6 +125,7 @@ from mailwright.sources.campaigns.review import digest_checked
 from mailwright.sources.campaigns.variants import CampaignNotStartable
 from mailwright.texts.ab_tests import ab_test_text
 from mailwright.texts.explanations import bulk_limit_text, campaign_text, deferral_text
+from mailwright.texts.sending_readiness import readiness_text
 
 noun = load_noun("campaign")
 app = make_group(noun)
@@ -267,15 +272,16 @@ def check(
 ) -> None:
     """Run the pre-send checks without starting. Exit code 1 if the campaign cannot start."""
 
-    async def work(at: Installation) -> tuple[Campaign, CampaignCheck, list[PresendIssue], str]:
+    async def work(at: Installation) -> tuple[Campaign, CampaignCheck, list[PresendIssue], str, SendingReadiness]:
         campaign = await _found(at, campaign_id)
         found = await _examined(at, campaign, await _sender_problems(at, campaign))
         reviewed = await digest_checked(campaign, found, campaign_reports.sender_rules(at))
-        return campaign, found, await _dead_links(found) if check_links else [], reviewed
+        dead = await _dead_links(found) if check_links else []
+        return campaign, found, dead, reviewed, await _readiness(at, campaign)
 
-    campaign, examined, dead, reviewed = _run(work)
+    campaign, examined, dead, reviewed, readiness = _run(work)
     if as_json:
-        result = campaign_check_response(examined, reviewed)
+        result = campaign_check_response(examined, reviewed, readiness)
         result.warnings += warning_responses(dead)
         print_json(result.to_dict())
     else:
@@ -287,6 +293,7 @@ def check(
         if examined.excluded:
             out.print(exclusion_sentence(examined.excluded), soft_wrap=True)
         out.print(examined.tracking.sentence, soft_wrap=True)
+        out.print(readiness_text(readiness), markup=False, soft_wrap=True)
     if examined.problems:
         raise typer.Exit(NEGATIVE)
 
@@ -339,6 +346,8 @@ def start(
     planned = view.numbers.counts.planned if view.numbers else 0
     people = f"{_people(planned)}{_in_waves(view.campaign)}"
     out.print(f"{view.campaign.name}: {people}; {how}.", markup=False, soft_wrap=True)
+    if view.readiness is not None:
+        out.print(readiness_text(view.readiness), markup=False, soft_wrap=True)
     for limit in limits:
         out.print(bulk_limit_text(limit), markup=False, soft_wrap=True)
 
@@ -524,7 +533,8 @@ def show(
         return
     view = _run(lambda at: _view(at, campaign_id))
     if as_json:
-        print_json(campaign_response(view.campaign, view.numbers).to_dict())
+        assert view.readiness is not None
+        print_json(campaign_show_response(view.campaign, view.numbers, view.readiness, view.sent_to).to_dict())
     else:
         out.print(picture(view))
 
@@ -679,7 +689,19 @@ async def _view(at: Installation, campaign_id: str) -> View:
     campaign, now = await _found(at, campaign_id), at.clock.now()
     await refresh_queue(at.database, at.clock, _defaults(at))
     numbers = await load_numbers(at.database, campaign)
-    return View(campaign, numbers.position if numbers else None, numbers, now)
+    return View(
+        campaign,
+        numbers.position if numbers else None,
+        numbers,
+        now,
+        await _readiness(at, campaign),
+        await find_sent_to(at.settings, at.database, numbers.sent_through if numbers else ()),
+    )
+
+
+async def _readiness(at: Installation, campaign: Campaign) -> SendingReadiness:
+    sender = campaign.definition.sender
+    return await load_readiness(at.settings, at.database, at.clock, campaign.tenant_id, sender=sender)
 
 
 def _in_waves(campaign: Campaign) -> str:

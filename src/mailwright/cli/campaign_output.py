@@ -13,6 +13,7 @@ from mailwright.cli.output import aside, display, table, zone_time
 from mailwright.content.presend_checks import PresendIssue
 from mailwright.domain.campaign import CampaignStatus
 from mailwright.domain.clock import Instant
+from mailwright.domain.sending_readiness import Destination, SendingReadiness
 from mailwright.domain.sizes import size_text
 from mailwright.sources.campaigns.approvals import PlanReport
 from mailwright.sources.campaigns.engagement import CampaignEngagement
@@ -24,6 +25,7 @@ from mailwright.sources.campaigns.variants import CampaignProblem
 from mailwright.texts.ab_tests import ab_test_text
 from mailwright.texts.buckets import bucket_parts
 from mailwright.texts.explanations import deferral_text
+from mailwright.texts.sending_readiness import readiness_text, sent_note
 
 SHAPES: Final = {
     CampaignStatus.DRAFT: ("·", "bright_black"),
@@ -45,6 +47,8 @@ class View:
     place: QueuePosition | None
     numbers: CampaignNumbers | None
     now: Instant
+    readiness: SendingReadiness | None = None  # not loaded for lists
+    sent_to: Destination | None = None  # where its sent messages went
 
     @property
     def is_over(self) -> bool:
@@ -90,6 +94,7 @@ def picture(view: View) -> RenderableType:
         ("waves", campaign.definition.waves.sentence if campaign.definition.waves else None),
         ("limits", ", ".join(limits(campaign)) or None),
         ("tracking", campaign.definition.tracking),
+        ("delivery", _delivery(view)),
         ("started", _time(campaign.started_at)),
         ("finished", _time(campaign.finished_at)),
     ]
@@ -108,6 +113,13 @@ def picture(view: View) -> RenderableType:
     if view.numbers is not None and view.numbers.ab_test is not None:
         lines.append(Text(ab_test_text(view.numbers.ab_test)))
     return Group(grid, bar, *lines)
+
+
+def _delivery(view: View) -> str | None:
+    """Say whether the rest leaves this machine, and where sent messages went."""
+    if view.is_over and view.sent_to is not None:
+        return sent_note(view.sent_to)
+    return None if view.readiness is None else readiness_text(view.readiness)
 
 
 def limits(campaign: Campaign) -> Iterable[str]:

@@ -122,12 +122,15 @@ def explain(outbox_id: MessageId, as_json: Json = False) -> None:
 
 async def _explained(at: Installation, outbox_id: str) -> MessageExplanation:
     # Limits and policies take long to import, and other commands do not need them.
+    from mailwright.app.destinations import destinations_of  # noqa: PLC0415
     from mailwright.app.limits import defaults_of  # noqa: PLC0415
+    from mailwright.app.named_providers import load_named  # noqa: PLC0415
     from mailwright.providers.route import providers_of  # noqa: PLC0415
     from mailwright.sources.message_limits import explain_message  # noqa: PLC0415
 
     defaults = defaults_of(at.settings, providers_of(at.settings))
-    return await explain_message(at.database, at.clock, defaults, outbox_id, tenant_id=None)
+    destinations = destinations_of(at.settings, await load_named(at.database, at.settings))
+    return await explain_message(at.database, at.clock, defaults, outbox_id, tenant_id=None, destinations=destinations)
 
 
 @app.command("list")

@@ -41,6 +41,7 @@ from mailwright.schemas.setup import (
     SetupEmailResponse,
     SetupResponse,
 )
+from mailwright.texts.sending_readiness import LOCAL_MAILBOX
 
 app = command()
 
@@ -288,7 +289,7 @@ def _print_last_steps(result: SetupResult, last: LastSteps, done: LastResults) -
     elif last.test_to is not None:
         out.print("No test email was sent, because the connection failed.")
     if not has_provider(result.settings):
-        out.print("No email leaves this machine: messages go to the local mailbox. Choose a provider to send.")
+        out.print(f"{LOCAL_MAILBOX} Choose a provider to send.", soft_wrap=True)
     elif result.is_ready:
         out.print("Ready to send. Start `mailwright serve`.")
 

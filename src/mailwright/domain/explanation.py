@@ -6,6 +6,7 @@ from enum import StrEnum
 from mailwright.domain.actions import Action
 from mailwright.domain.clock import Instant
 from mailwright.domain.guard_rails import GuardState
+from mailwright.domain.sending_readiness import Destination
 
 # Limits that count calendar days.
 DAILY_LIMITS = ("daily_limit", "warmup")
@@ -151,6 +152,7 @@ class MessageExplanation(Explanation):
     bounce: str | None = None  # the report after the send: hard_bounce, soft_bounce, bounce or complaint
     occurred_at: Instant | None = None  # when it was sent, failed, expired or handed to the provider
     provider: str | None = None  # which has it or sent it, or will send it
+    destination: Destination = Destination.RECIPIENTS  # where that provider delivers email to
     route_to: str | None = None  # the provider that the tenant's route must name again
     provider_error: str | None = None
     worker: str | None = None

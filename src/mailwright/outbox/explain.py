@@ -4,8 +4,8 @@ The result is data without any English text. It contains only actions that would
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from mailwright.domain.actions import Action, ActionKind, campaign_actions
 from mailwright.domain.address import domain_of
@@ -42,7 +42,9 @@ from mailwright.domain.permits import (
 )
 from mailwright.domain.provider_routes import INSTALLATION, NO_ROUTES, ProviderRoutes
 from mailwright.domain.retry import POLICIES, STANDARD
+from mailwright.domain.sending_readiness import Destination
 from mailwright.domain.states import CLAIMABLE, REPORTED_UNSENT, OnDoubt, Resolution, Status
+from mailwright.ops.provider_kinds import KINDS
 from mailwright.outbox.frequency import RECENT_BULK_SENDS
 from mailwright.outbox.in_doubt import RESOLUTION_PERIOD
 from mailwright.outbox.provider_configurations import FORMER_SUFFIX, load_names, load_routes
@@ -79,6 +81,11 @@ _LATER: Mapping[str, Remedy] = {
     "FREQUENCY_CAP": Remedy.RETRY_BELOW_CAP,
 }
 
+# The providers that never send email to recipients, by the name that is stored with a message.
+LOCAL_PROVIDERS: Final[dict[str, Destination]] = {
+    kind.name: Destination.LOCAL_MAILBOX for kind in KINDS.values() if kind.is_local
+}
+
 
 @dataclass(frozen=True, slots=True)
 class MessageFacts:
@@ -94,6 +101,8 @@ class MessageFacts:
     named: frozenset[str] = frozenset()  # the names of all named providers
     limit: ReachedLimit | None = None  # the limit that defers its lane, if it still exists
     attempt_limit: int | None = None  # the maximum that every attempt counts towards, if there is one
+    # Where providers deliver to, if not to recipients.
+    destinations: Mapping[str, Destination] = field(default_factory=lambda: LOCAL_PROVIDERS)
 
     @property
     def is_expired(self) -> bool:
@@ -127,11 +136,13 @@ async def explain(
     tenant_id: int | None,
     find_limit: FindLimit | None = None,
     max_attempts: int | None = None,
+    destinations: Mapping[str, Destination] = LOCAL_PROVIDERS,
 ) -> MessageExplanation:
     """Explain a message of the tenant. A `tenant_id` of None, for operators, includes all tenants.
 
     Limits belong to a higher layer: without `find_limit`, the explanation does not state how much of a limit is used,
     or whether it is the campaign's. `sources/message_limits.py` adds it. `max_attempts` is the setting of that name.
+    `destinations` names where providers deliver to, for example those that only collect test email.
     """
     if not is_uuid(outbox_id):
         raise NotFound
@@ -145,7 +156,9 @@ async def explain(
         named = await load_names(tx)
     limit = await find_limit(rows[0], now) if find_limit is not None and rows[0].held_until is not None else None
     present = await list_present(database, now)
-    return explanation(MessageFacts(rows[0], now, present, ahead, hold, routes, sends, named, limit, max_attempts))
+    return explanation(
+        MessageFacts(rows[0], now, present, ahead, hold, routes, sends, named, limit, max_attempts, destinations)
+    )
 
 
 async def _recent_sends(tx: Transaction, message: Any, now: Instant) -> tuple[Instant, ...]:
@@ -584,7 +597,8 @@ def _explain(
     message = facts.message
     code, detail = split_defer_reason(reason)
     values: dict[str, Any] = {
-        "provider": _provider(facts),
+        "provider": (provider := _provider(facts)),
+        "destination": facts.destinations.get(provider or "", Destination.RECIPIENTS),
         "worker": message.locked_by,
         "error_code": message.error_code,
         "error_reason": message.error_reason,

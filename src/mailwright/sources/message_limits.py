@@ -1,10 +1,12 @@
 """Explain a message with the limit that defers it: whose limit it is, and how much of it is used."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.explanation import MessageExplanation, ReachedLimit
-from mailwright.outbox.explain import explain
+from mailwright.domain.sending_readiness import Destination
+from mailwright.outbox.explain import LOCAL_PROVIDERS, explain
 from mailwright.outbox.limits import DefaultLimits, load_limit_rules
 from mailwright.outbox.provider_configurations import load_routes
 from mailwright.outbox.provider_limits import load_provider_limits
@@ -13,9 +15,18 @@ from mailwright.storage.database import Database
 
 
 async def explain_message(
-    database: Database, clock: Clock, defaults: DefaultLimits, outbox_id: str, *, tenant_id: int | None
+    database: Database,
+    clock: Clock,
+    defaults: DefaultLimits,
+    outbox_id: str,
+    *,
+    tenant_id: int | None,
+    destinations: Mapping[str, Destination] = LOCAL_PROVIDERS,
 ) -> MessageExplanation:
-    """Explain a message of the tenant. A `tenant_id` of None, for operators, includes all tenants."""
+    """Explain a message of the tenant. A `tenant_id` of None, for operators, includes all tenants.
+
+    `destinations`: see `explain`.
+    """
 
     async def find_limit(message: Any, now: Instant) -> ReachedLimit | None:
         levels = (await load_limit_rules(database, defaults)).levels(message.tenant_id, message.lane)
@@ -28,5 +39,11 @@ async def explain_message(
             return await find_reached_limit(tx, lane, message.hold_reason, (*levels, shared) if shared else levels, now)
 
     return await explain(
-        database, clock, outbox_id, tenant_id=tenant_id, find_limit=find_limit, max_attempts=defaults.max_attempts
+        database,
+        clock,
+        outbox_id,
+        tenant_id=tenant_id,
+        find_limit=find_limit,
+        max_attempts=defaults.max_attempts,
+        destinations=destinations,
     )

@@ -22,8 +22,8 @@ BUCKET_LABELS: Final = {
     Bucket.NOT_ENQUEUED: lazy_gettext("Not started"),
 }
 
+# What happened to sent messages depends on where they went: `sent_note` in `texts/sending_readiness.py`.
 BUCKET_NOTES: Final = {
-    Bucket.SENT: lazy_gettext("accepted by the provider"),
     Bucket.BOUNCED: lazy_gettext("accepted by the provider, bounced later"),
     Bucket.FAILED: lazy_gettext("rejected, or out of attempts"),
     Bucket.SUPPRESSED: lazy_gettext("unsubscribed, suppressed, paused, capped or deleted before sending"),

@@ -47,6 +47,7 @@ from mailwright.domain.permits import (
     DeferReason,
     split_defer_reason,
 )
+from mailwright.domain.sending_readiness import Destination
 from mailwright.domain.translation import gettext, lazy_gettext, lazy_pgettext, marked_plural, ngettext, number_text
 from mailwright.outbox.sending_hold import HoldReason, SendingHold
 from mailwright.policies.domains import OTHERS
@@ -205,6 +206,11 @@ def _limit_usage(limit: ReachedLimit) -> str:
 def _sent(times: _Times, message: MessageExplanation) -> str:
     provider = (" " + gettext("by {provider}", provider=message.provider)) if message.provider else ""
     when = (" " + gettext("at {occurred_at}", occurred_at=times.at(message.occurred_at))) if message.occurred_at else ""
+    match message.destination:
+        case Destination.LOCAL_MAILBOX:
+            return gettext("Stored in the local mailbox{when}. Nobody receives it.", when=when)
+        case Destination.TEST_SERVER:
+            return gettext("Collected by a test server{when}. Nobody receives it.", when=when)
     return gettext("Sent{provider}{when}.{message_text}", provider=provider, when=when, message_text=_bounce(message))
 
 

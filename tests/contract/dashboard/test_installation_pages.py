@@ -28,6 +28,7 @@ from mailwright.outbox.sending_hold import (
     hold_sending,
     release_hold,
 )
+from mailwright.outbox.workers import WorkerPresence, WorkerRegistry
 from mailwright.storage.tables import audit_log, deliveries, messages
 from mailwright.web.app import create_app
 from mailwright.web.dashboard.forms import Fields
@@ -352,6 +353,8 @@ async def test_set_up_with_the_local_mailbox_is_complete(ada: Visit, bench: Benc
     await ada.open("/set-up/sender")
     assert "data-browser-zone" in ada.text
     await ada.press("Save and continue", timezone="Europe/Lisbon")
+    assert "Not ready yet" in (await ada.open("/set-up/done")).text
+    await WorkerRegistry(bench.database, bench.clock, "w1").report(WorkerPresence("mailbox"))
     await ada.open("/set-up/done")
     assert "Ready to try out" in ada.text
     assert "Continue later" not in ada.text

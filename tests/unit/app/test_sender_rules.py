@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from mailwright.app.destinations import destination_of
 from mailwright.app.dns_lookup import DnsUnavailable
-from mailwright.app.sender_rules import delivers_email, rules_of
+from mailwright.app.sender_rules import rules_of
 from mailwright.domain.message import Source
+from mailwright.domain.sending_readiness import Destination
 from mailwright.ops.settings import Settings, load
 from mailwright.providers.sendgrid.provider import read_settings as sendgrid_settings
 from mailwright.providers.ses.provider import read_settings as ses_settings
@@ -73,7 +75,7 @@ async def test_own_sender_of_a_campaign_is_checked(tmp_path: Path) -> None:
 async def test_rules_apply_to_a_relay_on_this_machine(tmp_path: Path) -> None:
     for url in "smtp://127.0.0.1:2525", "smtp://localhost", "smtp://[::1]:25?tls=none":
         relay = settings(tmp_path, provider="smtp", smtp_url=SecretStr(url))
-        assert delivers_email(relay)
+        assert destination_of(relay) is Destination.RECIPIENTS
         assert "DKIM: messages are not signed" in await unmet(relay, GOOD)
     local_api = settings(tmp_path, sendgrid_url="http://localhost:9000")
     assert "DNS does not respond" in await unmet(local_api, None)
@@ -90,10 +92,10 @@ async def test_rules_do_not_apply_where_nothing_is_delivered(tmp_path: Path) -> 
         settings(tmp_path, provider="ses", aws_region="eu-west-1", ses_url="http://localhost:9000/?purpose=test"),
     )
     for found in exempt:
-        assert not delivers_email(found)
+        assert destination_of(found).reaches_nobody
         assert await unmet(found, None) == ""
     both = settings(tmp_path, route="smtp,sendgrid", smtp_url=test_relay)
-    assert delivers_email(both)
+    assert destination_of(both) is Destination.RECIPIENTS
 
 
 def test_purpose_is_not_part_of_requests(tmp_path: Path) -> None:

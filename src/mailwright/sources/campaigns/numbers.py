@@ -12,6 +12,7 @@ from mailwright.sources.campaigns.progress import (
     QueuePosition,
     count_messages,
     find_position,
+    sent_through,
 )
 from mailwright.sources.campaigns.records import Campaign
 from mailwright.sources.campaigns.statistics import count_results
@@ -40,6 +41,7 @@ class CampaignNumbers:
     results: CampaignResults
     ab_test: AbTestReport | None = None
     engagement: CampaignEngagement | None = None
+    sent_through: frozenset[str] = frozenset()  # the names of providers
 
 
 async def load_numbers(database: Database, campaign: Campaign) -> CampaignNumbers | None:
@@ -52,6 +54,7 @@ async def load_numbers(database: Database, campaign: Campaign) -> CampaignNumber
         reported = await count_results(tx, campaign.key)
         ab_test = await load_ab_test(tx, campaign)
         engagement = await load_engagement(tx, campaign.key, reported)
+        through = await sent_through(tx, campaign.key)
     results = CampaignResults(
         delivered=reported[EventType.DELIVERED],
         opened=reported[EventType.OPENED],
@@ -61,7 +64,7 @@ async def load_numbers(database: Database, campaign: Campaign) -> CampaignNumber
         replied=reported[EventType.REPLIED],
         auto_replied=reported[f"{MACHINE}{EventType.REPLIED}"],
     )
-    return CampaignNumbers(position, counts, results, ab_test, engagement)
+    return CampaignNumbers(position, counts, results, ab_test, engagement, through)
 
 
 async def load_ab_test(tx: Transaction, campaign: Campaign) -> AbTestReport | None:

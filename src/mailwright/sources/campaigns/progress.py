@@ -4,16 +4,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, select
+from sqlalchemy import Select, select, union
 
 from mailwright.domain.buckets import UNFINISHED, Bucket
 from mailwright.domain.campaign import INDEFINITELY, CampaignStatus, QueueStatus
 from mailwright.domain.clock import SECOND, Instant
 from mailwright.domain.permits import split_defer_reason
+from mailwright.domain.states import Status
 from mailwright.sources.campaigns.entries import NO_LIST, QUEUE_ORDER, CampaignSnapshot
 from mailwright.storage.database import Transaction
 from mailwright.storage.statements import statement
-from mailwright.storage.tables import campaigns, queue_entries
+from mailwright.storage.tables import campaigns, deliveries, messages, queue_entries
 
 COUNT_LANE = statement(__package__, "count_lane")
 COUNT_BY_LANE = statement(__package__, "count_by_lane")
@@ -22,6 +23,8 @@ COUNT_RECENTLY_SENT = statement(__package__, "count_recently_sent")
 # The period over which a campaign's send rate is measured, and the maximum number of messages that are read for it.
 RATE_WINDOW: Instant = 10 * SECOND
 MAX_KEYS_SCANNED = 20_000
+# The number of recipients at each end of the alphabet whose providers tell where a campaign went.
+SAMPLED = 100
 
 _COUNTED = ("waiting", "sending", "bounced", "failed", "suppressed", "in_doubt", "closed_unknown", "cancelled")
 
@@ -149,6 +152,20 @@ async def count_messages_of(tx: Transaction, positions: Sequence[QueuePosition])
     rows = await tx.run(COUNT_BY_LANE, lanes=[(each.lane,) for each in positions]) if positions else ()
     by_lane = {row.lane: {name: row._mapping[name] for name in _COUNTED} for row in rows}
     return [_counts(position, by_lane[position.lane]) for position in positions]
+
+
+async def sent_through(tx: Transaction, campaign_key: int) -> frozenset[str]:
+    """Return the providers that sent messages of the campaign, from a sample of its recipients.
+
+    Addresses have nothing to do with the order of sending, so that the sample covers the whole time.
+    """
+    of_campaign = select(messages.c.id).where(messages.c.campaign_key == campaign_key).limit(SAMPLED)
+    first = of_campaign.order_by(messages.c.to_email).subquery()
+    last = of_campaign.order_by(messages.c.to_email.desc()).subquery()
+    sample = union(select(first.c.id), select(last.c.id))
+    is_sent = (deliveries.c.status == Status.SENT) & deliveries.c.provider.is_not(None)
+    found = select(deliveries.c.provider).where(deliveries.c.message_key.in_(sample), is_sent).distinct()
+    return frozenset(row.provider for row in await tx.execute(found))
 
 
 async def send_rate(tx: Transaction, position: QueuePosition, now: Instant) -> float:

@@ -7,6 +7,7 @@ from fastapi import Query, Request
 from starlette.responses import Response
 
 from mailwright.access.roles import Scope
+from mailwright.app.destinations import destinations_of
 from mailwright.app.wiring import Engine
 from mailwright.content.raw import InvalidEmail, with_crlf
 from mailwright.domain.states import Status
@@ -148,7 +149,14 @@ async def show(outboxId: str, engine: EngineDep, caller: CallerDep) -> Response:
 )
 async def why(outboxId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Explain why a message is not sent yet: the reason, until when, what would change it, and what you can do now."""
-    found = await explain_message(engine.database, engine.clock, engine.defaults, outboxId, tenant_id=caller.tenant_id)
+    found = await explain_message(
+        engine.database,
+        engine.clock,
+        engine.defaults,
+        outboxId,
+        tenant_id=caller.tenant_id,
+        destinations=destinations_of(engine.settings, engine.named),
+    )
     return json_response({**message_explanation(found), "actions": action_requests(found.actions, caller)})
 
 

@@ -1,7 +1,7 @@
 """Campaign pages: list, progress, forecast, recipients and actions."""
 
 from collections.abc import Awaitable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Annotated, Any, Final
 from urllib.parse import urlencode
@@ -13,6 +13,7 @@ from mailwright.access.roles import Role
 from mailwright.access.users import email_of
 from mailwright.actions.campaign_reports import RecipientShow, parse_recipient_filter
 from mailwright.actions.exclusions import EXCLUSION_TEXT
+from mailwright.app.destinations import find_sent_to
 from mailwright.app.wiring import Engine
 from mailwright.audience import lists, segments
 from mailwright.content.presend_checks import PresendContext
@@ -22,6 +23,7 @@ from mailwright.domain.clock import MINUTE, Instant
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotPossibleNow
 from mailwright.domain.record_state import RecordState
 from mailwright.domain.schedule import parse_time
+from mailwright.domain.sending_readiness import Destination
 from mailwright.domain.states import EventType, Resolution
 from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.outbox import audit_log
@@ -61,6 +63,7 @@ from mailwright.web.dashboard.campaigns_forms import (
 from mailwright.web.dashboard.campaigns_repeat import find_repeat
 from mailwright.web.dashboard.forms import Errors, Fields, read_fields, sentence
 from mailwright.web.dashboard.messages import RESOLUTIONS, resolution_of
+from mailwright.web.dashboard.readiness import readiness_of, with_readiness
 from mailwright.web.dashboard.shell import PageRoute, email_frame, fragment, page, redirect, render_part
 from mailwright.web.dashboard.stream import stream
 from mailwright.web.session import EditorDep, ViewerDep, Visitor
@@ -103,6 +106,7 @@ class CampaignRow:
     campaign: Campaign
     place: QueuePosition | None
     counts: CampaignMessageCounts | None
+    sent_to: Destination | None = None  # where its sent messages went; only on the pages of one campaign
 
     @property
     def is_open(self) -> bool:
@@ -261,6 +265,7 @@ async def check(
             for each in examined.warnings
         ],
         "campaign": campaign,
+        "readiness": await readiness_of(engine, visitor, campaign),
         "reviewed": reviewed,
         "advice": ADVICE.get,
         "exclusions": EXCLUSION_TEXT,
@@ -405,7 +410,8 @@ async def start(request: Request, engine: EngineDep, visitor: EditorDep, campaig
     words = (
         gettext("Campaign scheduled.") if started.definition.scheduled_at is not None else gettext("Campaign started.")
     )
-    return redirect(request, f"/campaigns/{campaign_id}", words)
+    found = await readiness_of(engine, visitor, started)
+    return redirect(request, f"/campaigns/{campaign_id}", with_readiness(words, found))
 
 
 @router.post("/{campaign_id}/override-sender-rules")
@@ -427,7 +433,8 @@ async def reschedule(request: Request, engine: EngineDep, visitor: EditorDep, ca
             request, engine, visitor, await find_visible(engine, visitor, campaign_id), error=error, form=form
         )
     words = gettext("The campaign will be sent now.") if is_now else gettext("Send time changed.")
-    return redirect(request, f"/campaigns/{campaign_id}", words)
+    found = await readiness_of(engine, visitor, await find_visible(engine, visitor, campaign_id))
+    return redirect(request, f"/campaigns/{campaign_id}", with_readiness(words, found))
 
 
 @router.get("/{campaign_id}/send-now")
@@ -442,6 +449,7 @@ async def confirm_send_now(
         "campaign": campaign,
         "counted": counted,
         "problem": problem,
+        "readiness": await readiness_of(engine, visitor, campaign),
         "reviewed": reviewed,
     }
     return fragment(request, visitor, "campaigns/send_now.html", **values)
@@ -527,8 +535,9 @@ async def confirm_extension(
     request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str, segment: SegmentQuery = ""
 ) -> Response:
     """Show the button that sends to new recipients. Loaded after the page, because it counts them."""
-    await find_visible(engine, visitor, campaign_id)
+    campaign = await find_visible(engine, visitor, campaign_id)
     values: dict[str, Any] = {"campaign_id": campaign_id, "problem": "", "segment": segment}
+    values["readiness"] = await readiness_of(engine, visitor, campaign)
     try:
         values["added"], values["reviewed"] = await preview_extension(
             engine.database, engine.clock, _acting(visitor), campaign_id, segment or None
@@ -566,7 +575,7 @@ async def send_test(request: Request, engine: EngineDep, visitor: EditorDep, cam
         return await _page(request, engine, visitor, campaign, error=error, form=form)
     await engine.users.remember_test_addresses(visitor.user, form["addresses"])
     words = gettext("1 test email sent.") if len(sent) == 1 else gettext("{sent} test emails sent.", sent=len(sent))
-    return redirect(request, f"/campaigns/{campaign_id}", words)
+    return redirect(request, f"/campaigns/{campaign_id}", with_readiness(words, await readiness_of(engine, visitor)))
 
 
 @router.post("/{campaign_id}/limits")
@@ -655,6 +664,7 @@ async def _card_values(engine: Engine, visitor: Visitor, line: CampaignRow) -> d
         guard = await engine.campaign_guard.report(campaign_id, tenant_id=tenant_id)
     return {
         "zone_name": str(visitor.zone),
+        "readiness": await readiness_of(engine, visitor, line.campaign),
         "guard": guard,
         "guard_finding_text": guard_finding_text,
         "guard_actions": GUARD_ACTIONS,
@@ -749,7 +759,9 @@ async def _rows(engine: Engine, found: list[Campaign]) -> list[CampaignRow]:
 
 async def load_row(engine: Engine, campaign: Campaign) -> CampaignRow:
     [line] = await _rows(engine, [campaign])
-    return line
+    async with engine.database.read() as tx:
+        through = await progress.sent_through(tx, campaign.key)
+    return replace(line, sent_to=await find_sent_to(engine.settings, engine.database, through))
 
 
 async def _rate(engine: Engine, line: CampaignRow) -> float:

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
+from mailwright.app.destinations import destinations_of
 from mailwright.app.wiring import Engine
 from mailwright.domain import address
 from mailwright.domain.clock import DAY, MINUTE, Instant
@@ -395,7 +396,14 @@ async def _render(engine: Engine, visitor: Visitor, record: MessageRecord) -> Pa
 
 async def _message_values(engine: Engine, visitor: Visitor, record: MessageRecord) -> dict[str, Any]:
     outbox_id = record.summary.outbox_id
-    why = await explain_message(engine.database, engine.clock, engine.defaults, outbox_id, tenant_id=visitor.tenant_id)
+    why = await explain_message(
+        engine.database,
+        engine.clock,
+        engine.defaults,
+        outbox_id,
+        tenant_id=visitor.tenant_id,
+        destinations=destinations_of(engine.settings, engine.named),
+    )
     return {
         "record": record,
         "message": record.summary,

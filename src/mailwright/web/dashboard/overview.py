@@ -12,7 +12,6 @@ from mailwright.app.sending import release_sending
 from mailwright.app.setup import load_checklist
 from mailwright.app.stored_settings import load_effective
 from mailwright.app.wiring import Engine
-from mailwright.checks.health import is_local_only
 from mailwright.domain.campaign import (
     AWAITING_WINNER,
     AWAITS_APPROVAL,
@@ -46,6 +45,7 @@ from mailwright.texts.explanations import has_end
 from mailwright.web.bodies import json_response
 from mailwright.web.dashboard.axis import WIDTH, Axis, axis_for
 from mailwright.web.dashboard.forms import read_fields
+from mailwright.web.dashboard.readiness import readiness_of
 from mailwright.web.dashboard.shell import PageRoute, fragment, page, redirect, render_part
 from mailwright.web.dashboard.stream import stream
 from mailwright.web.session import AdminDep, ViewerDep, Visitor, visitor_of
@@ -190,9 +190,7 @@ async def _start_values(engine: Engine, visitor: Visitor) -> dict[str, Any]:
     is_admin = visitor.user.tenant_id is None and visitor.may(Role.ADMIN)
     return {
         "checklist": await load_checklist(used, engine.database, visitor.tenant_id) if is_admin else None,
-        "is_demo": used.demo,
-        "is_local_only": is_local_only(effective.named.settings_of(visitor.tenant_id, used)),
-        "is_dry_run": used.dry_run,
+        "readiness": await readiness_of(engine, visitor, counts_consent=True),
         "settings_problems": effective.problems if is_admin else (),
     }
 

@@ -9,13 +9,14 @@ from starlette.responses import RedirectResponse, Response
 
 from mailwright.access.api_keys import Caller
 from mailwright.access.roles import Scope, parse_role
+from mailwright.app.destinations import destinations_of
 from mailwright.app.setup import (
     SetupProgress,
     SetupStep,
     StepState,
     begin_brand,
     dismiss_checklist,
-    has_provider,
+    effective_progress,
     has_sender,
     load_progress,
     record_step,
@@ -24,6 +25,7 @@ from mailwright.app.setup_email import compose_test_email, record_test
 from mailwright.app.stored_settings import load_effective
 from mailwright.app.wiring import Engine
 from mailwright.domain.errors import ConfigurationInvalid, InvalidInput, MailwrightError
+from mailwright.domain.sending_readiness import Destination
 from mailwright.domain.states import Status
 from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.outbox import message_records
@@ -31,6 +33,7 @@ from mailwright.sources.api.messages import RequestContext
 from mailwright.web.dashboard.forms import Errors, Fields, read_fields
 from mailwright.web.dashboard.installation_settings import SECRET_FIELDS, store_dkim_key
 from mailwright.web.dashboard.installation_values import installation_values, require_installation
+from mailwright.web.dashboard.readiness import readiness_of
 from mailwright.web.dashboard.settings import ROLES, tenant_choices, tenant_for
 from mailwright.web.dashboard.shell import PageRoute, fragment, page, redirect
 from mailwright.web.dashboard.stored_forms import provider_changes, save_changes, sender_changes, stored_errors
@@ -56,17 +59,16 @@ _FINAL: Final = (Status.SENT, Status.FAILED, Status.CANCELLED, Status.IN_DOUBT, 
 async def continue_setup(engine: EngineDep, visitor: AdminDep) -> Response:
     """Continue with the first step that is neither done nor skipped."""
     require_installation(visitor)
-    step = (await load_progress(engine.database)).next_step
+    step = (await _progress(engine)).next_step
     return RedirectResponse("/set-up/done" if step is None else f"/set-up/{step}", HTTPStatus.SEE_OTHER)
 
 
 @router.get("/done")
 async def show_done(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
     require_installation(visitor)
-    used = (await load_effective(engine.settings, engine.database)).settings
-    values: dict[str, Any] = {"has_provider": has_provider(used), "has_sender": has_sender(used)}
-    progress = await load_progress(engine.database)
-    return await page(request, visitor, "set_up/done.html", step=None, progress=progress, steps=STEPS, **values)
+    progress = await _progress(engine)
+    found = await readiness_of(engine, visitor, counts_consent=True)
+    return await page(request, visitor, "set_up/done.html", step=None, progress=progress, steps=STEPS, readiness=found)
 
 
 @router.post("/dismiss")
@@ -152,7 +154,9 @@ async def show_test_status(request: Request, engine: EngineDep, visitor: AdminDe
     found = (await message_records.find(engine.database, message, tenant_id=visitor.tenant_id)).summary
     is_final = found.status in _FINAL
     await record_test(engine.database, found)
-    values = {"message": found, "is_final": is_final, **await installation_values(engine, visitor)}
+    destination = destinations_of(engine.settings, engine.named).get(found.provider or "", Destination.RECIPIENTS)
+    values = {"message": found, "is_final": is_final, "destination": destination}
+    values |= await installation_values(engine, visitor)
     return fragment(request, visitor, "set_up/test_status.html", **values)
 
 
@@ -191,6 +195,11 @@ for _each in SetupStep:
     router.add_api_route(f"/{_each}", _shows(_each), methods=["GET"])
 
 
+async def _progress(engine: Engine) -> SetupProgress:
+    used = (await load_effective(engine.settings, engine.database)).settings
+    return effective_progress(await load_progress(engine.database), used)
+
+
 async def _complete(request: Request, engine: Engine, step: SetupStep) -> Response:
     await record_step(engine.database, step, StepState.DONE)
     return redirect(request, _after(step))
@@ -215,11 +224,12 @@ async def _step_page(
     error: MailwrightError | None = None,
     **more: Any,
 ) -> Response:
-    progress: SetupProgress = await load_progress(engine.database)
+    progress = await _progress(engine)
     values: dict[str, Any] = await installation_values(engine, visitor, form)
     values |= {"made": None, "colleague": None, "message_id": request.query_params.get("message", ""), **more}
     values |= {"form": form or Fields(), "roles": ROLES, "login": visitor.user.login}
     values["tenant_choices"] = await tenant_choices(engine, visitor)
+    values["readiness"] = await readiness_of(engine, visitor)
     return await page(
         request,
         visitor,

@@ -34,7 +34,7 @@ from mailwright.ops.logs import logger
 from mailwright.outbox import tenants
 from mailwright.sources.campaigns.approval_records import count_waiting_for
 from mailwright.sources.mailouts.progress import shown_status
-from mailwright.texts import explanations
+from mailwright.texts import explanations, sending_readiness
 from mailwright.texts.ab_tests import ab_test_state_text, metric_text
 from mailwright.texts.buckets import BUCKET_LABELS, BUCKET_NOTES
 from mailwright.texts.explanations import ExplanationText
@@ -44,6 +44,7 @@ from mailwright.web.dashboard.assets import asset
 from mailwright.web.dashboard.explanation_links import action_links
 from mailwright.web.dashboard.forms import sentence
 from mailwright.web.dashboard.navigation import APPROVALS, items_for
+from mailwright.web.dashboard.readiness import FIX_PATHS
 from mailwright.web.dashboard.script_texts import script_texts
 from mailwright.web.dashboard.template_messages import Find, TranslatedEnvironment
 from mailwright.web.dashboard.variable_chips import with_chips
@@ -425,6 +426,12 @@ _GLOBALS: Final[Mapping[str, Any]] = {
     "ab_test_metric": metric_text,
     "bucket_labels": BUCKET_LABELS,
     "bucket_notes": BUCKET_NOTES,
+    "readiness_text": sending_readiness.readiness_text,
+    "readiness_remarks": sending_readiness.readiness_remarks,
+    "readiness_path": FIX_PATHS.get,
+    "consent_text": sending_readiness.consent_text,
+    "send_label": sending_readiness.send_label,
+    "sent_note": sending_readiness.sent_note,
     "with_query": _with_query,
 }
 
