@@ -51,6 +51,8 @@ _STATUS = tuple((re.compile(translate(pattern)), kind) for pattern, kind in _BY_
 
 # Addresses are removed before the search, because they may contain any word: nospam@full.example.
 _ADDRESS = re.compile(r"[<\"']?[^\s<>@:;,()\"'\[\]]{1,64}@[^\s<>@:;,()\"'\[\]]{1,253}[>\"']?")
+# A link may contain any word as well.
+_LINK = re.compile(r"\bhttps?://[^\s>\"')\]]{1,500}")
 _HOST = re.compile(r"(?<!\S)[^\s\[]{1,255}\[[0-9a-f.:]{2,45}\]")
 
 
@@ -72,7 +74,7 @@ def judge_bounce(status: str | None, reply_code: int | None, text: str) -> Bounc
         return BounceKind.SOFT
     if found.is_unknown:
         return (by_code or BounceKind.SOFT) if found.is_passing else BounceKind.HARD
-    is_passing = found.is_passing or (by_code is None and found.is_suggestive)
+    is_passing = found.is_passing or (found.is_suggestive and (by_code is None or not found.is_closed))
     if found.is_closed and not is_temporary and not is_passing:
         return BounceKind.HARD
     return BounceKind.SOFT if is_passing else by_code
@@ -89,6 +91,16 @@ def mentions_sender(text: str) -> bool:
     return _find_phrases(text[:MAX_TEXT]).is_about_sender
 
 
+def states_other_reason(text: str) -> bool:
+    """Return whether the text states only reasons that a valid address has too, such as its sender or a full mailbox.
+
+    A text that also states that the address is invalid does not count.
+    """
+    found = _find_phrases(text[:MAX_TEXT])
+    is_possible = found.is_passing or (found.is_suggestive and not found.is_closed)
+    return found.is_about_sender or (is_possible and not found.is_unknown)
+
+
 def states_no_mx(text: str) -> bool:
     """Return whether the text states that the domain has no mail server, and no temporary reason."""
     found = _find_phrases(text[:MAX_TEXT])
@@ -101,21 +113,23 @@ class _Phrases:
     is_unknown: bool
     is_closed: bool
     is_passing: bool
-    is_suggestive: bool
     is_about_sender: bool
     has_no_mx: bool
+    is_suggestive: bool
 
 
 @lru_cache(maxsize=256)  # Cached because a report may repeat one text for a thousand recipients.
 def _find_phrases(text: str) -> _Phrases:
     words = " ".join(decode_words(text).lower().replace("\u2019", "'").split())
     words = _HOST.sub("host", _ADDRESS.sub("address", words))
-    return _Phrases(words, *(each.search(words) is not None for each in _phrase_patterns()))
+    *explicit, suggestive = _phrase_patterns()
+    is_suggestive = suggestive.search(_LINK.sub("link", words)) is not None
+    return _Phrases(words, *(each.search(words) is not None for each in explicit), is_suggestive)
 
 
 @cache  # Compiled on first use, because this takes as long as importing a database driver and few commands need it.
 def _phrase_patterns() -> list[re.Pattern[str]]:
-    groups = (UNKNOWN_ADDRESS, CLOSED, PASSING, SUGGESTIVE, ABOUT_SENDER, NO_MX)
+    groups = (UNKNOWN_ADDRESS, CLOSED, PASSING, ABOUT_SENDER, NO_MX, SUGGESTIVE)
     return [re.compile("|".join(phrases)) for phrases in groups]
 
 

@@ -54,6 +54,7 @@ UNKNOWN_ADDRESS = (
     # Slavic languages.
     r"nie istnieje|nie ma takiego|nieznany (?:u[żz]ytkownik|odbiorca|adres)|nie znaleziono",
     r"не существует|не найден|неизвестн\w{1,4} (?:пользовател|получател|адрес)|нет так(?:ого|ой) |не зарегистрирован",
+    r"(?:адресат|получател|пользовател|абонент|отримувач|користувач|адрес[аоу]?)\w{0,3}\b[^.;]{0,40}(?:неизвест|невідом)",
     r"недействительный (?:адрес|получател)|не існує|не знайден|ne obstaja|ne postoji|ni bilo mogoče najti",
     r"neexistuje|nebyl[ao]? nalezen|nezn[aá]m[yý] (?:u[zž]ivatel|p[rř][ií]jemce)",
     # Other languages of Europe and its neighbours.
@@ -86,9 +87,12 @@ _FOREIGN_RECIPIENT = (
     r"(?:empf[äa]e?nger|adressat|benutzer|nutzer|teilnehmer|destinat|utilisateur|usuario|usu[aá]rio|utente|получател"
     r"|пользовател|отримувач|користувач|odbiorc|u[żz]ytkownik|ontvanger|gebruiker|mottag|modtag|mottaker|vastaanottaj"
     r"|p[rř][ií]jemc|pr[ií]jemc|c[ií]mzett|al[ıi]c[ıi]\b|παραλήπτ|宛先|受信者|受取人|ユーザ|收件|用户"
-    r"|받는 사람|수신자|người nhận"
-    r"|penerima|recipient|user\b"
-    r"|zur[üu]ck|retour|devuel|devol|возвращ|поверн|restitui|rispedi|zwr[oó]|terug|tillbaka|tilbage|tilbake|返送|退回)"
+    r"|받는 사람|수신자|người nhận|penerima|recipient|user\b)"
+)
+# The message goes back to its sender.
+_RETURNED = (
+    r"(?:return|zur[üu]ck|retour|devuel|devol|возвращ|поверн|restitui|rispedi|zwr[oó]|terug|tillbaka|tilbage|tilbake|vrác"
+    r"|iade|返送|退回|반송)"
 )
 _FOREIGN_REFUSED = (
     r"(?:existiert nicht|nicht (?:gefunden|vorhanden|bekannt|erlaubt|zugelassen|autorisiert|berechtigt)|unbekannt"
@@ -123,10 +127,14 @@ ABOUT_SENDER = (
     r"sender(?:'s)? (?:(?:e-?mail )?(?:address|domain|mail ?box|account|host) )?(?:(?:is|was|could) )?"
     r"(?:unknown|invalid|not (?:be )?(?:found|known|valid)|(?:does not|doesn't) (?:exist|resolve))|no such sender",
     r"(?:from|return[- ]?path)(?: address)? (?:is )?(?:unknown|invalid|not found|(?:does not|doesn't) exist)(?! user)",
+    r"(?:return|sending|originating|source) (?:e-?mail )?(?:address|user|account|mailbox|domain|host) "
+    r"(?:(?:is|was|could) )?(?:unknown|invalid|not (?:be )?(?:found|known|valid|verified|registered|exist)"
+    r"|(?:does not|doesn't) (?:exist|resolve))",
+    r"(?:unknown|invalid|bad|unverified) (?:sending|originating|source|return) (?:address|user|account|mailbox|domain)",
     r"(?:unknown|invalid|bad) return[- ]?path|your (?:e-?mail )?address (?:is )?(?:not known|unknown|does not exist)",
     rf"originator (?:(?:is|was) )?(?:unknown|invalid|{_REFUSED})",
     rf"(?:^|[.,:;。、，])(?={_CLAUSE}{_FOREIGN_SENDER})(?={_CLAUSE}{_FOREIGN_REFUSED})"
-    rf"(?!{_CLAUSE}{_FOREIGN_RECIPIENT})",
+    rf"(?!{_CLAUSE}{_FOREIGN_RECIPIENT})(?!{_CLAUSE}{_RETURNED})",
     rf"senders?(?:'s)? (?:(?:e-?mail |ip )?(?:address|domain|host|server|name|account) )?(?:address )?"
     rf"(?:(?:is|are|was|were|has been|have been) )?(?:currently )?{_REFUSED}",
     rf"{_REFUSED} (?:(?:e-?mail|envelope|mail) )?senders?\b",
@@ -178,7 +186,7 @@ PASSING = (
     r"reputation|\bspam\b|spammer|(?<!for )(?<!for all )virus|malware|phish|unsolicited|junk ?mail|bulk ?mail",
     r"open relay|dynamic ip|malformed (?:or unexpected )?name ?server reply",
     r"(?:is|are|was|been|host|ip|address) (?:currently )?listed (?:in|on|by|at) |from sender|sender id\b",
-    r"blocked (?:by|using|due|because|for|from)",
+    r"blocked (?:by|using|due|because|for|from)|(?:unavailable|found) or access denied",
     r"(?:ip|server|sender|message|mail|address|client|host|connection)s? (?:(?:has|have) been |is |was |are )?blocked",
     r"sender'?s? (?:address|domain|verif|reject|denied|unknown|is|was|not|host|ip|name)|of sender",
     r"your (?:ip|server|host) (?:\S{1,60} )?(?:is|has|was|does)\b|from (?:header|domain)|mail from (?:domain|address)",
@@ -206,8 +214,25 @@ PASSING = (
     # The server is not certain.
     r"(?:may|might) (?:not|no longer) (?:exist|be|have)|or (?:you )?(?:may|might) (?:not|be)",
 )
-# Words that suggest a temporary reason but also occur by chance. They count only if no other phrase matches.
+# Words about the sender, the content, a limit or a policy, which may also occur by chance. They count, with any code,
+# if no phrase above states the reason: a recipient who may be alive is not suppressed for them.
 SUGGESTIVE = (
     r"quota|storage|insufficient|spam|block|polic(?:y|ies)|suspicious|prohibited|content|authenticat|relay access",
-    r"relaying|unable to relay|not allowed|loop|protocol|syntax|sequence",
+    r"relaying|unable to relay|not allowed|loop|protocol|syntax|sequence|attachment",
+    r"\bfilter(?:ed|s|ing)?\b|encrypt|\btls\b|(?:white|allow|safe|accept)[ -]?list|only (?:accept|allow|receive|member|subscriber|contact|internal)\w*"
+    r"|\bmembers?\b|member ?ship|must be (?:an? )?(?:subscriber|contact)|restrict|moderat|approv|forbid|disallow"
+    r"|(?<!recipient address rejected: )access denied|security|domain of sender|\bsending\b|cannot find your"
+    r"|your hostname",
+    rf"(?:^|[.,:;。、，])(?={_CLAUSE}(?:senders?\b|{_FOREIGN_SENDER}))(?!{_CLAUSE}{_RETURNED})",
+    # Content and policy.
+    r"inhalt|contenu|contenido|conte[uú]do|contenut|содерж|содержи|innehåll|treść|içerik|内容|コンテンツ|콘텐츠"
+    r"|richtlinie|politique|pol[ií]tica|политик|політик|polityk|beleid|politika|策略|ポリシー|정책"
+    r"|спам|迷惑|スパム|垃圾|스팸|anh[aä]ng|pi[eè]ce jointe|adjunto|\banexo|allegat|вложени|załącznik|添付|附件",
+    # Limits.
+    r"kontingent|speicher|[üu]e?berschritten|d[ée]pass|exced|cuota|\bcota\b|esaurit|superat|квот|превы|перевищ"
+    r"|przekrocz|overschred|överskrid|limite|límite|лимит|limit|超过|超過|超出|超え|制限|配额|초과",
+    # Permission.
+    r"intern(?:e[nr]?|es|os|as)? (?:absender|exp|rem|mitt)|zugriff verweigert|gesperrt|blockier|bloqu|bloccat|заблок"
+    r"|запрещ|заборон|доступ|zablok|geblokkeerd|blockerad|ブロック|屏蔽|차단|拒收|受信拒否|受信を拒否|許可|允许|允許|拒絶|拒绝"
+    r"|interdit|accès refusé|acceso denegado|acesso negado|accesso negato|prohibid|proibid|vietat|verboten",
 )

@@ -883,3 +883,9 @@ def test_diagnostic_is_one_bounded_line() -> None:
     reader = only_recipient(a_report(a_group(diagnostic="550 no\n \x00\x1b[31m" + "very " * 2_000)))
     assert len(reader.diagnostic) <= 1_000
     assert reader.diagnostic.isprintable()
+
+
+def test_address_after_chinese_punctuation_is_read() -> None:
+    text = f"抱歉，您的邮件被退回来了。\n收件人：{READER}\n退信原因：对方邮箱空间已满\n"
+    recipient = only_recipient(a_text(text, sender="PostMaster@mail.example", subject="系统退信"))
+    assert (recipient.address, recipient.kind) == (READER, BounceKind.SOFT)

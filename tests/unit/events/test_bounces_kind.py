@@ -431,3 +431,80 @@ RECIPIENT_TEXTS = (
 @pytest.mark.parametrize("status", ["5.1.1", None])
 def test_unknown_recipient_stays_hard_beside_the_sender(status: str | None, text: str) -> None:
     assert classify_bounce(status, 550, text) is HARD
+
+
+# Words about the content, a limit, a policy or permissions, with the code of an unknown recipient: the recipient may be
+# alive, whatever the server's code says.
+LIVE_RECIPIENT_TEXTS = (
+    "The user has blocked messages from you",
+    "Recipient has blocked your address",
+    "recipient rejected your message due to content",
+    "Message contains a forbidden attachment",
+    "Message rejected due to local policy",
+    "Rejected by content filter",
+    "Mail rejected by the recipient's whitelist",
+    "The recipient only allows mail from contacts",
+    "Posting to this group is restricted to members",
+    "You must be a subscriber to post",
+    "Please authenticate first",
+    "Relaying denied",
+    "Client host rejected: cannot find your hostname",
+    "Return address unknown",
+    "Sending user unknown",
+    "Sending domain is not verified",
+    "Content Filter agent quarantined this message",
+    "Access denied, see https://help.example/unknown",
+    "Dieses Postfach nimmt nur Nachrichten von internen Absendern an",
+    "Sie sind nicht berechtigt, an diesen Verteiler zu senden",
+    "Das Postfach hat sein Kontingent überschritten",
+    "Nachricht wegen ihres Inhalts abgelehnt",
+    "Anhang nicht erlaubt",
+    "Quota dépassé pour ce destinataire",
+    "Message refusé: pièce jointe interdite",
+    "Cuota excedida",
+    "Mensaje rechazado por contenido",
+    "Mensagem rejeitada por política",
+    "Cota de armazenamento excedida",
+    "Você não tem permissão para enviar a este destinatário",
+    "Превышена квота почтового ящика",
+    "Сообщение отклонено: спам",
+    "Письмо отклонено политикой безопасности",
+    "Вам запрещено писать этому получателю",
+    "Отправитель не имеет прав на отправку этому получателю",
+    "Messaggio rifiutato per il contenuto",
+    "送信者が許可されていません",
+    "受信拒否設定されています",
+    "迷惑メールとして拒否されました",
+    "メールボックスの容量を超えています",
+    "对方拒收您的邮件",
+    "邮件内容被拒绝",
+)
+
+
+@pytest.mark.parametrize("text", LIVE_RECIPIENT_TEXTS)
+@pytest.mark.parametrize("status", ["5.1.1", "5.2.1", None])
+def test_words_about_content_limits_and_policy_are_soft(status: str | None, text: str) -> None:
+    assert classify_bounce(status, 550, f"550 {status or ''} <ann@reader.example>: {text}") is SOFT
+
+
+# The texts of large mailbox providers and common servers about an address that does not exist.
+DEAD_RECIPIENT_TEXTS = (
+    ("5.1.10", "RESOLVER.ADR.RecipientNotFound; Recipient not found by SMTP address lookup"),
+    ("5.4.1", "Recipient address rejected: Access denied. AS(201806281) [frontend.eop.example]"),
+    ("5.1.1", "The email account that you tried to reach does not exist. https://support.example/?p=NoSuchUser&spam=1"),
+    (None, "delivery error: dd This user doesn't have a yahoo.example account (ann@yahoo.example) [0]"),
+    (
+        None,
+        "Message was not accepted -- invalid mailbox. Local mailbox ann@mail.example is unavailable: user not found",
+    ),
+    (None, "Requested action not taken: mailbox unavailable For explanation visit https://host.example/error?c=quota"),
+    ("5.7.1", "Invalid Recipient - https://community.example/docs/policy"),
+    (None, "Адресат неизвестен"),
+    (None, "ann@aliyun.example: Account not exist"),
+    ("5.1.1", "Empfängeradresse abgelehnt: Benutzer unbekannt in virtueller Mailbox-Tabelle"),
+)
+
+
+@pytest.mark.parametrize(("status", "text"), DEAD_RECIPIENT_TEXTS)
+def test_words_of_mailbox_providers_about_an_unknown_address_are_hard(status: str | None, text: str) -> None:
+    assert classify_bounce(status, 550, text) is HARD

@@ -189,6 +189,18 @@ def test_reputation_and_content_blocks_do_not_count(classification: str, verdict
     assert report.verdict is verdict
 
 
+@pytest.mark.parametrize(
+    ("reason", "verdict"),
+    [
+        ("550 5.1.1 rejected by content filter", ContactVerdict.NOTHING),
+        ("552 5.2.2 mailbox full", ContactVerdict.SOFT_BOUNCE),
+        ("550 5.1.1 user unknown, see our policy", ContactVerdict.HARD_BOUNCE),
+    ],
+)
+def test_words_about_content_and_limits_outrank_a_hard_bounce(reason: str, verdict: ContactVerdict) -> None:
+    assert only(an_event("bounce", type="bounce", status="5.1.1", reason=reason)).verdict is verdict
+
+
 def test_bounce_text_is_kept() -> None:
     words = {"reason": "500 unknown recipient", "status": "5.0.0", "bounce_classification": "Invalid Address"}
     report = only(an_event("bounce", type="bounce", **words))

@@ -106,6 +106,9 @@ def test_only_bounced_recipients_are_reported() -> None:
         ({"action": "failed", "status": "4.4.7"}, ContactVerdict.SOFT_BOUNCE),
         ({"action": "delivered", "status": "2.0.0"}, ContactVerdict.NOTHING),
         ({"action": "relayed"}, ContactVerdict.NOTHING),
+        ({"diagnosticCode": "smtp; 550 5.1.1 rejected by content filter"}, ContactVerdict.NOTHING),
+        ({"diagnosticCode": "smtp; 552 5.2.2 mailbox full"}, ContactVerdict.SOFT_BOUNCE),
+        ({"diagnosticCode": "smtp; 550 5.1.1 user unknown, see our policy"}, ContactVerdict.HARD_BOUNCE),
     ],
 )
 def test_recipients_of_permanent_bounce_are_judged_separately(words: dict[str, str], verdict: ContactVerdict) -> None:

@@ -304,6 +304,40 @@ def test_each_event_has_its_meaning(
         assert report.metadata["url"] == "https://example.com/a"
 
 
+def hard_bounces(text: str) -> list[tuple[str, dict[str, Any]]]:
+    """Return the event of each provider for a permanent rejection with this text."""
+    return [
+        ("mailgun", mailgun_data("failed", **failure(550, text, reason="bounce"))),
+        ("resend", resend_event("email.bounced", bounce={"type": "Permanent", "subType": "General", "message": text})),
+        ("postmark", postmark_event("Bounce", Type="HardBounce", Details=text)),
+        ("brevo", brevo_event("hard_bounce", reason=text)),
+        ("sparkpost", sparkpost_bounce("10", text)),
+        ("mailjet", mailjet_bounce("user unknown", is_hard=True, comment=text)),
+    ]
+
+
+@pytest.mark.promise("bounce-hard-or-soft")
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        ("550 5.1.1 rejected by content filter", NOTHING),
+        ("550 5.1.1 message refused: policy", NOTHING),
+        ("550 5.1.1 Nachricht wegen ihres Inhalts abgelehnt", NOTHING),
+        ("552 5.2.2 mailbox full", SOFT),
+        ("550 5.1.1 user unknown", HARD),
+        ("550 5.1.1 user unknown, see https://help.example/spam-policy", HARD),
+        ("550 5.1.1", HARD),
+        ("The provider sent a hard bounce message. Sending to such addresses harms your reputation.", HARD),
+    ],
+)
+def test_words_about_content_and_limits_outrank_every_provider(text: str, verdict: ContactVerdict) -> None:
+    for name, event in hard_bounces(text):
+        if "reputation" in text and name != "resend":  # These are the words of Resend.
+            continue
+        (report,) = parsed(name, event).reports
+        assert report.verdict is verdict, name
+
+
 def test_every_bounce_type_of_postmark_is_understood() -> None:
     for kind in BounceType:
         found = parsed("postmark", postmark_event("Bounce", Type=kind.value))

@@ -6,7 +6,7 @@ because of the sender's reputation, say nothing about the recipient.
 
 import re
 
-from mailwright.domain.bounce import mentions_sender, states_no_mx
+from mailwright.domain.bounce import mentions_sender, states_no_mx, states_other_reason
 from mailwright.domain.report import ContactVerdict
 
 # Phrases about the sender, the content or rate limits. They override the status code.
@@ -40,10 +40,13 @@ def is_about_address(status: str | None, text: str, *, is_permanent: bool = Fals
 def correct_verdict(verdict: ContactVerdict, text: object) -> ContactVerdict:
     """Correct a provider's verdict about a bounce with the words of the server, because providers follow its codes.
 
-    A rejected sender says nothing about the address, and a domain without a mail server is not a temporary failure.
+    A rejected sender or content says nothing about the address, a full mailbox is not permanent, and a domain without a
+    mail server is not a temporary failure.
     """
     words = text if isinstance(text, str) else ""
-    if verdict in (ContactVerdict.HARD_BOUNCE, ContactVerdict.SOFT_BOUNCE) and mentions_sender(words):
+    if verdict is ContactVerdict.HARD_BOUNCE and states_other_reason(words):
+        return ContactVerdict.SOFT_BOUNCE if is_about_address(None, words) else ContactVerdict.NOTHING
+    if verdict is ContactVerdict.SOFT_BOUNCE and mentions_sender(words):
         return ContactVerdict.NOTHING
     if verdict in (ContactVerdict.NOTHING, ContactVerdict.SOFT_BOUNCE) and states_no_mx(words):
         return ContactVerdict.HARD_BOUNCE

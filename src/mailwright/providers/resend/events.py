@@ -50,13 +50,16 @@ def make_webhook(settings: ResendFields, clock: Clock) -> ResendWebhook | None:
 def _bounced(data: Mapping[str, Any]) -> ParsedEvent:
     bounce = part_of(data, "bounce")
     kind, subtype, text = (short(bounce.get(name)) for name in ("type", "subType", "message"))
-    if kind == "Permanent" or (kind is None and "hard bounce" in (text or "").lower()):
+    is_explained = (
+        "hard bounce" in (text or "").lower()
+    )  # Resend's own words about any hard bounce, also on reputation.
+    if kind == "Permanent" or (kind is None and is_explained):
         verdict = ContactVerdict.HARD_BOUNCE
     elif subtype == "MailboxFull" or is_about_address(None, text or ""):
         verdict = ContactVerdict.SOFT_BOUNCE
     else:
         verdict = ContactVerdict.NOTHING
-    verdict = correct_verdict(verdict, text)
+    verdict = correct_verdict(verdict, None if is_explained else text)
     return ParsedEvent(EventType.BOUNCED, verdict, (kind or "bounce", subtype), clean_metadata(reason=text))
 
 
