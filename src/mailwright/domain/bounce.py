@@ -122,9 +122,9 @@ class _Phrases:
 def _find_phrases(text: str) -> _Phrases:
     words = " ".join(decode_words(text).lower().replace("\u2019", "'").split())
     words = _HOST.sub("host", _ADDRESS.sub("address", words))
-    *explicit, suggestive = _phrase_patterns()
-    is_suggestive = suggestive.search(_LINK.sub("link", words)) is not None
-    return _Phrases(words, *(each.search(words) is not None for each in explicit), is_suggestive)
+    texts = (*[words] * 5, _LINK.sub("link", words))  # only the suggestive phrases
+    patterns = zip(_phrase_patterns(), texts, strict=True)
+    return _Phrases(words, *(each.search(text) is not None for each, text in patterns))
 
 
 @cache  # Compiled on first use, because this takes as long as importing a database driver and few commands need it.

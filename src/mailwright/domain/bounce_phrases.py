@@ -219,7 +219,8 @@ PASSING = (
 SUGGESTIVE = (
     r"quota|storage|insufficient|spam|block|polic(?:y|ies)|suspicious|prohibited|content|authenticat|relay access",
     r"relaying|unable to relay|not allowed|loop|protocol|syntax|sequence|attachment",
-    r"\bfilter(?:ed|s|ing)?\b|encrypt|\btls\b|(?:white|allow|safe|accept)[ -]?list|only (?:accept|allow|receive|member|subscriber|contact|internal)\w*"
+    r"\bfilter(?:ed|s|ing)?\b|encrypt|\btls\b",
+    r"(?:white|allow|safe|accept)[ -]?list|only (?:accept|allow|receive|member|subscriber|contact|internal)\w*"
     r"|\bmembers?\b|member ?ship|must be (?:an? )?(?:subscriber|contact)|restrict|moderat|approv|forbid|disallow"
     r"|(?<!recipient address rejected: )access denied|security|domain of sender|\bsending\b|cannot find your"
     r"|your hostname",

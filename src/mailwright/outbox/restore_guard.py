@@ -3,9 +3,9 @@
 While a process runs, it increments a number in the database every few seconds and copies it to the marker. If the
 number in the database is lower than the marker, the database was restored from a backup or lost its latest commits.
 
-A database that was used before, but has no marker here, may be an old copy on a new machine. It is in use, and
-therefore not an old copy, if the number grows while the new process watches it: only a process that was allowed to send
-increments it.
+A database that was used before, but has no marker here, may be an old copy on a new machine. So may one whose marker is
+much older, because the marker then does not know the later states either. The database is in use, and therefore not an
+old copy, if the number grows while the new process watches it: only a process that was allowed to send increments it.
 """
 
 import asyncio
@@ -16,10 +16,10 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import orjson
-from sqlalchemy import insert, select, update
+from sqlalchemy import Select, insert, select, update
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import IntegrityError
 
@@ -35,6 +35,7 @@ from mailwright.storage.tables import (
     campaigns,
     contacts,
     deleted_messages,
+    deliveries,
     installation,
     mailouts,
     messages,
@@ -72,6 +73,11 @@ _EVIDENCE: Final = (
     sequences,
     mailouts,
     notification_links,
+)
+# Rows that exist only after a worker has tried to send.
+_SENT: Final = (
+    select(deliveries.c.message_key).where(deliveries.c.attempts > 0),
+    select(deleted_messages.c.outbox_id),
 )
 
 
@@ -180,8 +186,9 @@ class RestoreGuard:
         hold = None
         if found:
             hold = _hold(found[0], database_id, self._clock.now())
-        elif not known and sequence is not None and not await self._is_past_known(sequence, used_at):
-            hold = _hold_unmarked(used_at, self._clock.now())
+        elif self._latest is None and _is_outdated(known, used_at) and not await self._is_past_known(sequence, used_at):
+            marked_at = max((mark.at for mark in known), default=None)
+            hold = _hold_unmarked(used_at, marked_at, self._clock.now())
         if hold is not None and await hold_sending(self._database, hold):
             log.error("sending_held", reason=hold.reason, detail=hold.detail)
         highest = max([mark.sequence for mark in known], default=sequence or 0)
@@ -193,9 +200,14 @@ class RestoreGuard:
         await self._advance(sequence, now)
         await self._save(Mark(database_id, sequence, now))
 
-    async def _is_past_known(self, sequence: int, used_at: Instant | None) -> bool:
-        """Return whether a database without a marker is empty, on hold already, or in use by another process."""
-        if not await self._has_evidence() or await find_hold(self._database) is not None:
+    async def _is_past_known(self, sequence: int | None, used_at: Instant | None) -> bool:
+        """Return whether a database without a recent marker is empty, on hold already, or in use by another process."""
+        if await find_hold(self._database) is not None:
+            return True
+        if sequence is None:
+            # No process that counts has used it. If it sent all the same, it comes from a version before the number.
+            return not await self._exists(*_SENT)
+        if not await self._exists(*(select(*table.primary_key) for table in _EVIDENCE)):
             return True
         if used_at is not None and abs(self._clock.now() - used_at) > UNUSED_AFTER:
             return False
@@ -207,10 +219,11 @@ class RestoreGuard:
                 return True
         return False
 
-    async def _has_evidence(self) -> bool:
+    async def _exists(self, *queries: Select[Any]) -> bool:
+        """Return whether any of the queries finds a row."""
         async with self._database.read() as tx:
-            for table in _EVIDENCE:
-                if await tx.execute(select(*table.primary_key).limit(1)):
+            for query in queries:
+                if await tx.execute(query.limit(1)):
                     return True
         return False
 
@@ -227,7 +240,7 @@ class RestoreGuard:
         return known
 
     async def _recorded(self) -> tuple[int | None, Instant | None]:
-        """Return the number, and when it was last incremented. Both are None in a new database."""
+        """Return the number, and when it was last incremented. Both are None in a database that no process has used."""
         async with self._database.read() as tx:
             sequence, used_at = await load_value(tx, SEQUENCE), await load_value(tx, ADVANCED_AT)
         return None if sequence is None else int(sequence), None if used_at is None else int(used_at)
@@ -264,11 +277,17 @@ def _hold(mark: Mark, database_id: str, now: Instant) -> SendingHold:
     return SendingHold(HoldReason.RESTORED, now, detail)
 
 
-def _hold_unmarked(used_at: Instant | None, now: Instant) -> SendingHold:
+def _is_outdated(known: Sequence[Mark], used_at: Instant | None) -> bool:
+    """Return whether the database was used long after its latest marker was saved, or has no marker."""
+    return not known or (used_at is not None and used_at - max(mark.at for mark in known) > UNUSED_AFTER)
+
+
+def _hold_unmarked(used_at: Instant | None, marked_at: Instant | None, now: Instant) -> SendingHold:
     last_use = "" if used_at is None else f" It was last used at {utc_text(used_at)}."
+    marker = "no marker of the database" if marked_at is None else f"an older marker, of {utc_text(marked_at)},"
     detail = (
-        "This machine has no marker of the database in the folder MAILWRIGHT_STATE, and no other process uses the "
-        f"database.{last_use} It may be an old copy, so messages sent since then are unknown."
+        f"This machine has {marker} in the folder MAILWRIGHT_STATE, and no other process uses the database.{last_use} "
+        "It may be an old copy, so messages sent since then are unknown."
     )
     return SendingHold(HoldReason.UNMARKED, now, detail)
 

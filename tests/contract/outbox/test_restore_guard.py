@@ -1,5 +1,6 @@
 """A database that was restored to an older state sends nothing until a person releases it."""
 
+import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,8 +13,10 @@ from mailwright.app.wiring import open_engine
 from mailwright.domain.clock import DAY, MINUTE, ManualClock
 from mailwright.domain.errors import NotDurable, NotPossibleNow
 from mailwright.domain.states import Status
+from mailwright.ops.settings import Settings
 from mailwright.outbox.audit_log import list_entries
 from mailwright.outbox.restore_guard import (
+    ADVANCED_AT,
     DATABASE_ID,
     JOIN_SECONDS,
     SEQUENCE,
@@ -69,14 +72,109 @@ async def statuses(bench: Bench) -> dict[str, int]:
         return {row.status: row.rows for row in await tx.execute(query)}
 
 
+async def forget(bench: Bench, *names: str) -> None:
+    """Remove values of the database, as in a copy from before they existed."""
+    async with bench.database.write() as tx:
+        await tx.execute(delete(installation).where(installation.c.name.in_(names)))
+
+
 @pytest.mark.parametrize("name", [SEQUENCE, DATABASE_ID])
 async def test_copy_from_before_its_marker_is_held(bench: Bench, tmp_path: Path, name: str) -> None:
-    await bench.accept(a_message())
     assert await guard_of(bench, tmp_path).check() is None
-    async with bench.database.write() as tx:
-        await tx.execute(delete(installation).where(installation.c.name == name))
+    await bench.accept(a_message())
+    await forget(bench, name)
     assert await guard_of(bench, tmp_path).check() is not None
     assert await find_hold(bench.database) is not None
+
+
+@pytest.mark.parametrize("names", [(SEQUENCE, ADVANCED_AT), (SEQUENCE, ADVANCED_AT, DATABASE_ID), (ADVANCED_AT,)])
+async def test_copy_of_any_version_without_a_marker_is_held(
+    bench: Bench, tmp_path: Path, names: tuple[str, ...]
+) -> None:
+    await guard_of(bench, tmp_path / "old").check()
+    await bench.accept(a_message())
+    await bench.drain(ScriptedProvider())
+    await bench.accept(a_message())
+    await forget(bench, *names)
+    hold = await guard_of(bench, tmp_path / "new").check()
+    assert hold is not None
+    assert hold.reason is HoldReason.UNMARKED
+    provider = ScriptedProvider()
+    await bench.drain(provider)
+    assert provider.messages == []
+
+
+async def test_copy_on_a_machine_with_an_old_marker_is_held(bench: Bench, tmp_path: Path) -> None:
+    running = guard_of(bench, tmp_path / "running")
+    await running.check()
+    await guard_of(bench, tmp_path / "retired").check()
+    await bench.accept(a_message())
+    bench.clock.advance(DAY)
+    await running.check()
+    hold = await guard_of(bench, tmp_path / "retired").check()
+    assert hold is not None
+    assert hold.reason is HoldReason.UNMARKED
+    assert "an older marker, of 15 Jan 2027, 08:00 UTC," in hold.detail
+    provider = ScriptedProvider()
+    await bench.drain(provider)
+    assert provider.messages == []
+    await release_sending(bench.database, bench.clock, actor="ada", due=DueMessages.SEND)
+    assert await guard_of(bench, tmp_path / "retired").check() is None
+
+
+async def test_machine_with_an_old_marker_joins_a_running_installation(bench: Bench, tmp_path: Path) -> None:
+    await guard_of(bench, tmp_path / "joining").check()
+    await bench.accept(a_message())
+    running = guard_of(bench, tmp_path / "running", Waiting(other=guard_of(bench, tmp_path / "joining")))
+    await running.check()
+    bench.clock.advance(DAY)
+    await running.check()
+    waiting = Waiting(other=running)
+    assert await guard_of(bench, tmp_path / "joining", waiting).check() is None
+    assert len(waiting.naps) == 1
+
+
+async def test_running_process_does_not_wait_for_others(bench: Bench, tmp_path: Path) -> None:
+    paused = guard_of(bench, tmp_path / "paused")  # for example a machine that slept
+    await paused.check()
+    await bench.accept(a_message())
+    running = guard_of(bench, tmp_path / "running", Waiting(other=paused))
+    await running.check()
+    bench.clock.advance(DAY)
+    await running.check()
+    assert await paused.check() is None
+
+
+async def test_marker_just_before_a_crash_is_recent(bench: Bench, tmp_path: Path) -> None:
+    await guard_of(bench, tmp_path).check()
+    await bench.accept(a_message())
+    await put_back(bench, SEQUENCE, "9")  # The process was killed before it saved the marker.
+    waiting = Waiting()
+    assert await guard_of(bench, tmp_path, waiting).check() is None
+    assert waiting.naps == []
+
+
+async def test_sqlite_file_without_its_log_is_held(tmp_path: Path) -> None:
+    settings = settings_for(f"sqlite:///{tmp_path}/mailwright.db", state=tmp_path / "state")
+    async with open_engine(settings, ManualClock()) as opened:
+        guard = RestoreGuard(opened.database, opened.clock, [FileMarker(settings.state, opened.database.url)])
+        await guard.check()
+        await opened.acceptor.accept([a_message()])
+        for suffix in ("", "-wal"):
+            shutil.copy(tmp_path / f"mailwright.db{suffix}", tmp_path / f"copy.db{suffix}")
+        shutil.copy(tmp_path / "mailwright.db", tmp_path / "bare.db")
+        await guard.check()
+    for name in "copy", "bare":
+        copied = settings_for(f"sqlite:///{tmp_path}/{name}.db", state=tmp_path / "state")
+        shutil.copy(FileMarker(settings.state, opened.database.url).file, marker_of(copied))
+        async with open_engine(copied, ManualClock()) as opened_copy:
+            markers = [FileMarker(copied.state, opened_copy.database.url)]
+            hold = await RestoreGuard(opened_copy.database, opened_copy.clock, markers).check()
+        assert hold is not None, name
+
+
+def marker_of(settings: Settings) -> Path:
+    return FileMarker(settings.state, Database(settings.database_url).url).file
 
 
 async def restored(bench: Bench, folder: Path) -> None:
@@ -100,6 +198,7 @@ async def test_usual_restarts_hold_nothing(bench: Bench, tmp_path: Path) -> None
 
 
 async def test_restored_database_sends_nothing(bench: Bench, tmp_path: Path) -> None:
+    await guard_of(bench, tmp_path).check()
     await bench.accept(a_message(), a_newsletter())
     await restored(bench, tmp_path)
     await bench.accept(a_message())  # Accepting continues.
@@ -112,6 +211,7 @@ async def test_restored_database_sends_nothing(bench: Bench, tmp_path: Path) -> 
 
 
 async def test_release_leaves_due_messages_in_doubt(bench: Bench, tmp_path: Path) -> None:
+    await guard_of(bench, tmp_path).check()
     due = await bench.accept(a_message(), a_newsletter())
     await restored(bench, tmp_path)
     bench.clock.advance(MINUTE)
@@ -132,6 +232,7 @@ async def test_release_leaves_due_messages_in_doubt(bench: Bench, tmp_path: Path
 
 
 async def test_release_can_send_due_messages(bench: Bench, tmp_path: Path) -> None:
+    await guard_of(bench, tmp_path).check()
     due = await bench.accept(a_message())
     await restored(bench, tmp_path)
     await release_sending(bench.database, bench.clock, actor="ada", due=DueMessages.SEND)

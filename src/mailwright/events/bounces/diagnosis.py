@@ -12,9 +12,9 @@ from mailwright.events.bounces.model import BouncedRecipient, DsnAction
 
 MAX_DIAGNOSTIC = 1_000
 
-# Letters of all languages, but not the punctuation of Chinese and Japanese texts, which write no space after it.
-_LETTERS = r"\x80-\u1fff\u2c00-\u2dff\u3040-\ufdff\U00010000-\U0010ffff"
-ADDRESS = rf"[A-Za-z0-9!#$%&'*+/=?^_`{{|}}~.\-{_LETTERS}]{{1,64}}@[A-Za-z0-9.\-{_LETTERS}]{{1,253}}"
+# Characters of all languages, but not the punctuation of Chinese and Japanese texts, which write no space after it.
+_CHARACTERS = r"\x80-\u1fff\u2c00-\u2dff\u3040-\ufdff\U00010000-\U0010ffff"
+ADDRESS = rf"[A-Za-z0-9!#$%&'*+/=?^_`{{|}}~.\-{_CHARACTERS}]{{1,64}}@[A-Za-z0-9.\-{_CHARACTERS}]{{1,253}}"
 
 _ADDRESS = re.compile(ADDRESS)
 _SUBCODES = r"\.\d{1,3}\.\d{1,3}(?!\.?\d)"
