@@ -40,7 +40,7 @@ DECLARE
 BEGIN
   FOR each IN
     SELECT relname, pg_relation_size(oid) > 65536 AS has_grown FROM pg_class
-    WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND relname <> 'alembic_version'
+    WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND relname <> 'schema_revisions'
       AND pg_relation_size(oid) > 0
   LOOP
     EXECUTE format('SELECT EXISTS (SELECT FROM %I)', each.relname) INTO is_used;

@@ -1,7 +1,8 @@
-"""Check class sizes, circles of imports, who writes which table and who names commands. `make check` runs this."""
+"""Check class sizes, circles of imports, the schema, who writes which table and who names commands."""
 
 import ast
 import re
+import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
@@ -43,7 +44,7 @@ SHARED = {
 
 def main() -> None:
     problems = [problem for folder in FOLDERS for problem in check_folder(CHECKOUT / folder)]
-    problems += [*check_writers(), *check_commands(), *check_circles()]
+    problems += [*check_writers(), *check_commands(), *check_circles(), *check_revisions()]
     for problem in problems:
         print(problem)
     if problems:
@@ -93,6 +94,12 @@ def check_circles() -> Iterator[str]:
         TopologicalSorter(imported).prepare()
     except CycleError as error:
         yield f"{' → '.join(reversed(error.args[1]))}: a circle of imports; move what both need below them"
+
+
+def check_revisions() -> list[str]:
+    """Return the differences between the tables in the code and those that the revisions create."""
+    command = (sys.executable, "-m", "tools.revision", "--check")
+    return subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False).stdout.splitlines()
 
 
 def check_commands() -> Iterator[str]:

@@ -472,14 +472,14 @@ async def test_wrong_usage_exits_2(tmp_path: Path) -> None:
 
 async def test_newer_database_has_its_own_exit_code(commands: Commands, database: Database) -> None:
     async with database.write() as tx:
-        await tx.execute(sql("UPDATE alembic_version SET version_num = '9001'"))
+        await tx.execute(sql("INSERT INTO schema_revisions VALUES ('9001', '9.0', '9001', 1, 1, 1, NULL)"))
     try:
         for arguments in (("message", "list"), ("serve", "--port", "0"), ("db", "upgrade")):
             ended = await commands.run(*arguments)
             assert (ended.code, "a newer version upgraded it" in ended.err) == (4, True), ended
     finally:
         async with database.write() as tx:
-            await tx.execute(sql("UPDATE alembic_version SET version_num = '0001'"))
+            await tx.execute(sql("DELETE FROM schema_revisions WHERE revision = '9001'"))
 
 
 def test_damaged_file_exits_3_with_the_next_step(capsys: pytest.CaptureFixture[str]) -> None:
@@ -501,7 +501,7 @@ def test_error_in_a_task_group_is_unwrapped(capsys: pytest.CaptureFixture[str]) 
 
 # Modules of services, metrics, migrations, message rendering, the whole engine and the other database engine.
 HEAVY = """
-alembic argon2 asyncpg botocore cryptography css_inline fastapi jinja2 mailwright.app.wiring mrml opentelemetry
+argon2 asyncpg botocore cryptography css_inline fastapi jinja2 mailwright.app.wiring mrml opentelemetry
 prometheus_client redis rich.live sqlalchemy.dialects.postgresql structlog uvicorn yaml
 """
 LIGHT = f"""

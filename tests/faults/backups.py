@@ -14,7 +14,7 @@ from mailwright.domain.clock import ManualClock, SystemClock
 from mailwright.outbox.audit import audit
 from mailwright.outbox.sending_hold import find_hold
 from mailwright.storage.database import Database
-from mailwright.storage.tables import campaign_attachments, metadata, sessions, workers
+from mailwright.storage.tables import campaign_attachments, metadata, schema_revisions, sessions, workers
 from tests.builders import Bench, a_bench, a_message
 from tests.faults.figures import Figures
 from tests.faults.stage import Stage
@@ -149,7 +149,7 @@ async def content(url: str) -> dict[str, Any]:
     try:
         async with database.read() as tx:
             for table in metadata.sorted_tables:
-                if table is not sessions and table is not workers:
+                if table not in (sessions, workers, schema_revisions):
                     rows = await tx.execute(select(table).order_by(*table.primary_key))
                     found[table.name] = [tuple(row) for row in rows if row[0] not in _NOT_COPIED]
     finally:

@@ -357,6 +357,6 @@ def _tree() -> Iterator[Path]:
     yield from (CHECKOUT / name for name in FILES)
     for folder in TREE:
         for file in sorted((CHECKOUT / folder).rglob("*")):
-            is_text = file.suffix in {".py", ".md", ".sql", ".json", ".toml", ".mjs", ".lua", ".mako", ".in", ""}
+            is_text = file.suffix in {".py", ".md", ".sql", ".json", ".toml", ".mjs", ".lua", ".in", ""}
             if file.is_file() and is_text and "__pycache__" not in file.parts and "node_modules" not in file.parts:
                 yield file

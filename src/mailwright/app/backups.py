@@ -32,7 +32,8 @@ from mailwright.storage.backup_file import (
     TableRows,
 )
 from mailwright.storage.database import Database
-from mailwright.storage.migrate import create_schema, known_revision, upgrade
+from mailwright.storage.migrate import create_schema, upgrade
+from mailwright.storage.schema_state import SchemaStatus, require_current, require_known
 
 SUFFIX: Final = ".mwbackup"
 # The prefix of folders for unfinished files. They are in the same folder as finished files, so that a file can be
@@ -149,12 +150,13 @@ async def load(
 
     with opened(file, key) as reader:
         revision = reader.header.revision
-    current = await known_revision(database)
-    if current is None:
+    found = await require_known(database)
+    if found.status is SchemaStatus.EMPTY:
         await create_schema(database, revision)
-    elif current != revision:
+    elif found.revision != revision or found.status is SchemaStatus.UNFINISHED:
         raise BackupInvalid(
-            f"The backup has schema revision {revision}; the database has {current}. Restore into an empty database."
+            f"The backup has schema revision {revision}; the database has {found.revision}. Restore into an empty "
+            "database."
         )
     await database.run_sync_ddl(work)
     await upgrade(database)
@@ -171,9 +173,10 @@ def opened(file: Path, key: Path | None) -> Iterator[BackupReader]:
 
 
 async def _header(database: Database, now: Instant) -> BackupHeader:
-    revision = await known_revision(database)
-    if revision is None:
+    found = await require_known(database)
+    if found.status is SchemaStatus.EMPTY:
         raise BackupNotWritten("The database is empty, so there is nothing to back up.")
+    revision = await require_current(database)
     return BackupHeader(now, revision, database.dialect, await get_or_create_secret(database, DATABASE_ID))
 
 

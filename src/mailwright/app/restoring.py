@@ -30,7 +30,7 @@ from mailwright.sources.articles.runs import stop_open_runs
 from mailwright.storage.backup import has_content
 from mailwright.storage.backup_file import BackupHeader, BackupInvalid
 from mailwright.storage.database import Database, is_missing, parse_url
-from mailwright.storage.migrate import current_revision
+from mailwright.storage.schema_state import SchemaStatus, require_known
 from mailwright.storage.server_state import count_other_sessions
 from mailwright.storage.sqlite_file import replace_file
 
@@ -139,7 +139,7 @@ async def _acknowledge(settings: Settings, database: Database, clock: Clock) -> 
 
 async def _keep_content(settings: Settings, database: Database, clock: Clock, folder: Path) -> Path | None:
     """Back up the current content of PostgreSQL, unless it is empty. Raise if another process uses it."""
-    if await current_revision(database) is None:
+    if (await require_known(database)).status is SchemaStatus.EMPTY:
         return None
     await _require_alone(database, clock)
     if not await has_content(database):

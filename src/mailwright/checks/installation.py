@@ -35,8 +35,9 @@ from mailwright.outbox.workers import list_present
 from mailwright.outbox.write_probe import probe_write
 from mailwright.providers.protocol import ProviderCheck
 from mailwright.storage.database import Database, is_missing
-from mailwright.storage.migrate import UnknownSchema, known_revision, newest_revision
 from mailwright.storage.postgresql_url import shown
+from mailwright.storage.revision import newest_revision
+from mailwright.storage.schema_state import SchemaOutdated, UnknownSchema, load_schema, require_usable
 from mailwright.storage.server_settings import find_unsafe_settings
 
 # How long the check warns about the latest report of an unknown message.
@@ -81,7 +82,7 @@ async def _with_stored(settings: Settings) -> tuple[Settings, tuple[str, ...], N
     except MailwrightError:
         return settings, (), NO_PROVIDERS
     try:
-        if is_missing(database) or await known_revision(database) != newest_revision():
+        if is_missing(database) or not (await load_schema(database)).is_usable:
             return settings, (), NO_PROVIDERS
         effective = await load_effective(settings, database)
         return effective.settings, effective.problems, effective.named
@@ -158,18 +159,17 @@ async def _database(database: Database, clock: Clock) -> Finding:
     if is_missing(database):
         return problem("database", f"{where} does not exist yet", "run `mailwright serve` or `mailwright db upgrade`")
     try:
-        current, newest = await known_revision(database), newest_revision()
-        if current != newest:
-            state = f"has schema {current}, this version needs {newest}" if current else "is empty"
-            return problem("database", f"{where} {state}", "run `mailwright db upgrade`")
+        await require_usable(database)
         await probe_write(database, clock)
+    except SchemaOutdated as error:
+        return problem("database", f"{where}: {error}", "run `mailwright db upgrade`")
     except UnknownSchema as error:
         return problem("database", f"{where}: {error}", "install the newer version of Mailwright")
     except DatabaseDamaged as error:
         return problem("database", str(error), "restore the latest backup")
     except MailwrightError as error:
         return problem("database", f"{where}: {error}", "start it, or correct MAILWRIGHT_DATABASE_URL")
-    return ok("database", f"{where}: reachable, schema up to date ({newest}), writable")
+    return ok("database", f"{where}: reachable, schema up to date ({newest_revision()}), writable")
 
 
 async def _server_settings(database: Database) -> AsyncIterator[Finding]:

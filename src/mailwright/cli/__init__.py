@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from mailwright import __version__
 from mailwright.cli.exit_codes import EXIT_CODES, report_error
 from mailwright.ops.paused_collection import paused_collection
 
@@ -141,9 +142,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version  # noqa: PLC0415 - takes 20 ms of every command
-
-        typer.echo(f"mailwright {version('mailwright')}")
+        typer.echo(f"mailwright {__version__}")
         raise typer.Exit
 
 

@@ -11,11 +11,14 @@ from mailwright.cli.options import Json, group
 from mailwright.cli.output import out, print_json
 from mailwright.cli.quarantine import print_paused
 from mailwright.domain.clock import utc_text
+from mailwright.domain.errors import MailwrightError
 from mailwright.outbox.audit_log import CONSOLE
 from mailwright.outbox.sending_hold import DueMessages, SendingHold, find_hold
 from mailwright.schemas.sending_hold import SchemaStatusResponse, hold_response
 from mailwright.storage.database import Database
-from mailwright.storage.migrate import current_revision, newest_revision, upgrade
+from mailwright.storage.migrate import current_revision, upgrade
+from mailwright.storage.revision import newest_revision
+from mailwright.storage.schema_state import SchemaOutdated, require_usable
 
 app = group("Upgrade the database schema, or show its version.")
 
@@ -64,22 +67,26 @@ def status(as_json: Json = False) -> None:
 
     The exit code is 1 if the versions differ or sending is on hold.
     """
-    current, newest = run(_status, any_schema=True), newest_revision()
-    hold = run(_hold) if current == newest else None
+    (current, problem), newest = run(_status, any_schema=True), newest_revision()
+    hold = run(_hold) if problem is None else None
     if as_json:
-        held, is_ok = hold_response(hold), current == newest
-        print_json(SchemaStatusResponse(current=current, newest=newest, ok=is_ok, sending_held=held).to_dict())
+        shown = SchemaStatusResponse(
+            current=current, newest=newest, ok=problem is None, problem=problem, sending_held=hold_response(hold)
+        )
+        print_json(shown.to_dict())
+    elif problem is not None:
+        out.print(f"✗ {problem}", markup=False)
     elif current == newest:
         out.print(f"✓ The schema is up to date ({newest}).")
     else:
-        out.print(f"✗ The schema is {current or 'empty'}, this version needs {newest}. Run `mailwright db upgrade`.")
+        out.print(f"✓ A newer version upgraded the schema to {current}. This version ({newest}) can run beside it.")
     if hold is not None and not as_json:
         out.print(
             f"✗ Sending has been on hold since {utc_text(hold.since)}: {hold.detail} "
             "See what may have been sent with `mailwright quarantine list`, then resume with `mailwright quarantine "
             "release`, `mailwright quarantine drop` or `mailwright db release`."
         )
-    if current != newest or hold is not None:
+    if problem is not None or hold is not None:
         raise SystemExit(1)
 
 
@@ -91,8 +98,16 @@ async def _upgrade(at: Installation) -> tuple[str | None, str | None]:
     return before, await current_revision(at.database)
 
 
-async def _status(at: Installation) -> str | None:
-    return await current_revision(at.database)
+async def _status(at: Installation) -> tuple[str | None, str | None]:
+    """Return the revision of the database, and why this version cannot use it, if it cannot."""
+    current = await current_revision(at.database)
+    try:
+        await require_usable(at.database)
+    except SchemaOutdated as error:
+        return current, f"{error} Run `mailwright db upgrade`."
+    except MailwrightError as error:
+        return current, str(error)
+    return current, None
 
 
 async def _hold(at: Installation) -> SendingHold | None:

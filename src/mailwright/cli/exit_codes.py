@@ -115,6 +115,10 @@ def _counted(problems: tuple[str, ...]) -> str:
 
 
 def _database_advice(error: NotDurable) -> list[str]:
+    from mailwright.storage.schema_state import SchemaOutdated  # noqa: PLC0415 - slow to import
+
+    if isinstance(error, SchemaOutdated):
+        return ["Run `mailwright db upgrade`."]
     if isinstance(error, DatabaseDamaged | DatabaseNotReady):
         return []
     return ["Check that the database is running and MAILWRIGHT_DATABASE_URL is right, then run `mailwright check`."]

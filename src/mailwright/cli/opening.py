@@ -17,7 +17,7 @@ from mailwright.ops import logs
 from mailwright.ops.settings import Settings, load
 from mailwright.outbox import tenants
 from mailwright.storage.database import Database, is_missing
-from mailwright.storage.migrate import known_revision
+from mailwright.storage.schema_state import require_usable
 
 Result = TypeVar("Result")
 
@@ -44,7 +44,7 @@ def run(
         try:
             await _require_file(settings, database, creates=creates)
             if not any_schema:
-                await known_revision(database)
+                await require_usable(database)
             found = settings if any_schema else await _with_stored(settings, database)
             display.zone = ZoneInfo(found.timezone)
             return await work(Installation(found, SystemClock(), database))

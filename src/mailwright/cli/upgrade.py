@@ -1,11 +1,11 @@
 """`mailwright upgrade`: show what an update would change."""
 
 import os
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
+from mailwright import __version__
 from mailwright.checks.upgrade import UpgradeCheck, check_upgrade
 from mailwright.cli.exit_codes import NEGATIVE, NEWER_DATABASE
 from mailwright.cli.opening import Installation, run
@@ -35,7 +35,7 @@ def upgrade(
 
     found = run(work, any_schema=True)
     if as_json:
-        print_json(upgrade_response(found, version("mailwright")).to_dict())
+        print_json(upgrade_response(found, __version__).to_dict())
     else:
         _print(found)
     if found.schema.is_newer:
@@ -47,10 +47,10 @@ def upgrade(
 def _print(found: UpgradeCheck) -> None:
     schema = found.schema
     out.print(
-        f"Mailwright {version('mailwright')} needs schema {schema.newest}; the database has {schema.current or 'none'}."
+        f"Mailwright {__version__} needs schema {schema.newest}; the database has {schema.found.revision or 'none'}."
     )
-    if schema.is_newer:
-        out.print("✗ A newer version of Mailwright upgraded the database. Install that version or a later one.")
+    if found.problem is not None:
+        out.print(f"✗ {found.problem}", markup=False)
     elif not schema.pending:
         out.print("✓ No migration is pending.")
     for migration in schema.pending:

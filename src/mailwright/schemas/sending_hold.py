@@ -29,11 +29,12 @@ class QuarantineResponse(ResponseModel):
 
 
 class SchemaStatusResponse(ResponseModel):
-    """The schema of the database. `current` is null if the database is empty."""
+    """The schema of the database. `current` is null if it is empty; `problem`: why this version cannot use it."""
 
     current: str | None
     newest: str
     ok: bool
+    problem: str | None
     sending_held: SendingHoldResponse | None
 
 

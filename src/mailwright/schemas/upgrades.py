@@ -30,6 +30,7 @@ class UpgradeResponse(ResponseModel):
     current: str | None
     newest: str
     is_newer: bool
+    problem: str | None
     is_safe_during_traffic: bool
     pending: list[MigrationResponse]
     settings: list[UnknownSettingResponse]
@@ -42,9 +43,10 @@ def upgrade_response(found: UpgradeCheck, version: str) -> UpgradeResponse:
     return UpgradeResponse(
         version=version,
         database=found.dialect,
-        current=found.schema.current,
+        current=found.schema.found.revision,
         newest=found.schema.newest,
         is_newer=found.schema.is_newer,
+        problem=found.problem,
         is_safe_during_traffic=found.is_safe_during_traffic,
         pending=[MigrationResponse.model_validate(each) for each in found.schema.pending],
         settings=[UnknownSettingResponse.model_validate(each) for each in found.settings],

@@ -7,11 +7,12 @@ from sqlalchemy import Column, Connection, MetaData, Table, delete, insert, insp
 
 from mailwright.storage.backup_file import BackupInvalid, BackupWriter, TableRows, decoded
 from mailwright.storage.database import Database, Transaction
-from mailwright.storage.tables import installation, metadata, sessions, tenants, workers
+from mailwright.storage.tables import installation, metadata, schema_revisions, sessions, tenants, workers
 
 _PAGE: Final = 2_000
-# Tables that a backup leaves out: running processes and dashboard sessions would be stale after a restore.
-_LEFT_OUT: Final = frozenset({workers.name, sessions.name})
+# Tables that a backup leaves out: running processes and dashboard sessions would be stale after a restore, and the
+# header states the revision of the schema.
+_LEFT_OUT: Final = frozenset({workers.name, sessions.name, schema_revisions.name})
 # The maximum number of rows in the tables of a new database. `installation` has entries that processes write about
 # themselves.
 _INITIAL_ROWS: Final = {tenants.name: 1, installation.name: 100}
@@ -40,11 +41,12 @@ async def has_content(database: Database) -> bool:
 
 
 def load_tables(connection: Connection, parts: Iterable[TableRows]) -> None:
-    """Replace the content of all tables, in the caller's transaction."""
+    """Replace the content of all tables except the record of the schema, in the caller's transaction."""
+    # The backup may have an older schema, with fewer tables.
+    names = sorted({*inspect(connection).get_table_names()} & {*metadata.tables} - {schema_revisions.name})
     if connection.dialect.name == "postgresql":  # Nothing is read or accepted until the transaction ends.
-        names = ", ".join(table.name for table in metadata.sorted_tables)
-        connection.execute(text(f"LOCK TABLE {names} IN ACCESS EXCLUSIVE MODE"))
-    tables = {table.name: _existing(connection, table.name) for table in metadata.sorted_tables}
+        connection.execute(text(f"LOCK TABLE {', '.join(names)} IN ACCESS EXCLUSIVE MODE"))
+    tables = {name: _existing(connection, name) for name in names}
     for table in tables.values():
         connection.execute(delete(table))
     for part in parts:
@@ -53,7 +55,7 @@ def load_tables(connection: Connection, parts: Iterable[TableRows]) -> None:
         table = tables[part.table]
         connection.execute(insert(table), [_values(part.columns, row) for row in part.rows])
     if connection.dialect.name == "postgresql":
-        _continue_identities(connection)
+        _continue_identities(connection, names)
 
 
 def _backed_up() -> list[Table]:
@@ -81,12 +83,12 @@ def _values(columns: Sequence[str], row: Sequence[Any]) -> dict[str, Any]:
     return {column: decoded(value) for column, value in zip(columns, row, strict=True)}
 
 
-def _continue_identities(connection: Connection) -> None:
+def _continue_identities(connection: Connection, names: Iterable[str]) -> None:
     """Advance the ID sequences past the loaded rows, so that new rows get higher IDs.
 
     A rollback does not reset a sequence, so it must never go back: the previous content would need it.
     """
-    for table in metadata.sorted_tables:
+    for table in (metadata.tables[name] for name in names):
         for column in table.primary_key:
             if column.identity is not None:
                 sequence = f"CAST(pg_get_serial_sequence('{table.name}', '{column.name}') AS regclass)"

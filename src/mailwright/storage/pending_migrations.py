@@ -1,19 +1,17 @@
 """Describe the migrations that a database lacks: which tables they lock, and whether they are safe during traffic.
 
-The SQL of each migration is rendered and read, so a description cannot differ from what the migration does.
+The statements of each migration are read, so a description cannot differ from what the migration does.
 """
 
-import io
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from mailwright.storage.database import Database
-from mailwright.storage.migrate import MIGRATIONS, Revision, current_revision, list_revisions
-
-_STATEMENT: Final = re.compile(r";\s*\n")
-_COMMENT: Final = re.compile(r"--[^\n]*")
+from mailwright.storage.revision import Revision, list_names, load_revision
+from mailwright.storage.schema_state import InstalledSchema, SchemaStatus, load_schema
+from mailwright.storage.tables import schema_revisions
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,47 +36,40 @@ class PendingMigration:
 
 @dataclass(frozen=True, slots=True)
 class SchemaState:
-    """The revision of the database (None if it is empty), the newest revision, and the migrations between them."""
+    """The schema of the database, the newest revision, and the migrations between them."""
 
-    current: str | None
+    found: InstalledSchema
     newest: str
-    is_newer: bool  # a newer version of Mailwright upgraded the database
     pending: tuple[PendingMigration, ...]
+
+    @property
+    def is_newer(self) -> bool:
+        """Whether a newer version of Mailwright upgraded the database."""
+        return self.found.status in (SchemaStatus.NEWER, SchemaStatus.COMPATIBLE)
 
 
 async def load_schema_state(database: Database) -> SchemaState:
     """Read the state of the schema. Nothing is changed."""
-    current = await current_revision(database)
-    revisions = list_revisions()
-    names = [each.name for each in revisions]
-    if current is not None and current not in names:
-        return SchemaState(current, names[-1], is_newer=True, pending=())
-    missing = revisions if current is None else revisions[names.index(current) + 1 :]
-    pending = tuple(_described(each) for each in missing)
-    return SchemaState(current, names[-1], is_newer=False, pending=pending)
+    found = await load_schema(database)
+    names = list_names()
+    match found.status:
+        case SchemaStatus.EMPTY:
+            missing = names
+        case SchemaStatus.UNFINISHED:
+            missing = tuple(name for name in names if name >= str(found.revision))
+        case SchemaStatus.OLDER | SchemaStatus.UNRECORDED:
+            missing = tuple(name for name in names if name > str(found.revision))
+        case _:
+            missing = ()
+    return SchemaState(found, names[-1], tuple(_described(load_revision(name)) for name in missing))
 
 
 def _described(revision: Revision) -> PendingMigration:
     created: set[str] = set()
     changes = tuple(
-        change
-        for statement in _STATEMENT.split(_COMMENT.sub("", _render(revision)))
-        for change in describe_statement(" ".join(statement.split()), created)
+        change for step in revision.steps for change in describe_statement(" ".join(step.postgresql.split()), created)
     )
     return PendingMigration(revision.name, revision.title, changes)
-
-
-def _render(revision: Revision) -> str:
-    """Return the SQL of a migration for PostgreSQL."""
-    from alembic import command  # noqa: PLC0415 - slow to import
-    from alembic.config import Config  # noqa: PLC0415
-
-    output = io.StringIO()
-    config = Config(output_buffer=output)
-    config.set_main_option("script_location", str(MIGRATIONS))
-    before = revision.follows or "base"
-    command.upgrade(config, f"{before}:{revision.name}", sql=True)
-    return output.getvalue()
 
 
 _IDENTIFIER: Final = r'(?:IF (?:NOT )?EXISTS )?(?:ONLY )?"?(?P<table>\w+)"?'
@@ -89,7 +80,7 @@ _CREATE_INDEX: Final = re.compile(
 _ALTER: Final = re.compile(rf"ALTER TABLE {_IDENTIFIER} (?P<action>.*)", re.IGNORECASE)
 _DROP: Final = re.compile(rf"DROP (?P<kind>TABLE|VIEW) {_IDENTIFIER}", re.IGNORECASE)
 _ROWS: Final = re.compile(rf"(?:UPDATE|DELETE FROM|INSERT INTO) {_IDENTIFIER}", re.IGNORECASE)
-_OWN_TABLE: Final = "alembic_version"
+_OWN_TABLE: Final = schema_revisions.name
 
 
 def describe_statement(sql: str, created: set[str]) -> Iterator[SchemaChange]:

@@ -34,6 +34,8 @@ metadata = MetaData(
 # SQLite assigns rowids only to INTEGER keys; PostgreSQL needs bigint.
 Key = BigInteger().with_variant(Integer, "sqlite")
 Timestamp = BigInteger
+# Audiences are enqueued in the order of their addresses, which must be the same on both engines.
+ByteOrderedText = Text().with_variant(Text(collation="C"), "postgresql")
 
 
 def partial_index(name: str, *columns: str, where: TextClause, unique: bool = False) -> Index:
@@ -48,6 +50,26 @@ def partial_index(name: str, *columns: str, where: TextClause, unique: bool = Fa
 def key_column(name: str = "id") -> Column[int]:
     return Column(name, Key, Identity(), primary_key=True)
 
+
+# Only revisions define these: views for reporting tools, and indexes on expressions.
+EXPRESSION_INDEXES = ("ix_messages_reported",)
+VIEWS = (
+    *("dead_letters", "delivery_events", "delivery_history"),
+    *("email_events", "email_logs", "email_outbox", "recipients"),
+)
+
+# The revisions that the database has: see `migrate.py`.
+schema_revisions = Table(
+    "schema_revisions",
+    metadata,
+    Column("revision", Text, primary_key=True),
+    Column("mailwright_version", Text, nullable=False),  # that applied it
+    Column("oldest_compatible", Text, nullable=False),  # The oldest revision whose processes can run beside it.
+    Column("started_at", Timestamp, nullable=False),
+    Column("finished_at", Timestamp),  # None while it is unfinished:
+    Column("step", Integer, nullable=False, server_default=text("0")),  # the number of finished steps,
+    Column("position", BigInteger),  # and the key up to which the current step has changed rows.
+)
 
 tenants = Table(
     "tenants",
@@ -111,7 +133,7 @@ shadow_emails = Table(
     # The digest of the deduplication key, which includes the recipient; null if the email has no Message-ID.
     Column("key_digest", Text),
     Column("body_digest", Text, nullable=False),
-    Column("recipient", Text, nullable=False),  # masked
+    Column("recipient", ByteOrderedText, nullable=False),  # masked
     Column("from_domain", Text),
     Column("size_bytes", BigInteger, nullable=False),
     Column("is_accepted", Boolean, nullable=False),  # by the relay
@@ -131,7 +153,7 @@ contacts = Table(
     key_column(),
     Column("contact_id", Text, nullable=False, unique=True),
     Column("tenant_id", BigInteger, nullable=False),
-    Column("email", Text, nullable=False),
+    Column("email", ByteOrderedText, nullable=False),
     Column("name", Text),
     Column("status", Text, nullable=False, server_default=text("'active'")),
     Column("created_at", Timestamp, nullable=False),
@@ -182,7 +204,7 @@ contact_events = Table(
     Column("tenant_id", BigInteger, nullable=False),
     # The ID that the caller gave, or a generated one. An event that arrives several times is stored once.
     Column("event_id", Text, nullable=False),
-    Column("email", Text, nullable=False),
+    Column("email", ByteOrderedText, nullable=False),
     Column("name", Text, nullable=False),
     Column("properties", Text, nullable=False),
     Column("occurred_at", Timestamp, nullable=False),
@@ -200,7 +222,7 @@ contact_external_ids = Table(
     metadata,
     Column("tenant_id", BigInteger, primary_key=True, autoincrement=False),
     Column("external_id", Text, primary_key=True),
-    Column("email", Text, nullable=False),
+    Column("email", ByteOrderedText, nullable=False),
     Index("ix_contact_external_ids_email", "tenant_id", "email"),
 )
 
@@ -533,7 +555,7 @@ suppressions = Table(
     metadata,
     key_column(),
     Column("tenant_id", BigInteger, nullable=False),
-    Column("email", Text, nullable=False),
+    Column("email", ByteOrderedText, nullable=False),
     Column("reason", Text, nullable=False),
     Column("source", Text, nullable=False),
     Column("created_at", Timestamp, nullable=False),
@@ -548,7 +570,7 @@ erasures = Table(
     metadata,
     key_column(),
     Column("tenant_id", BigInteger, nullable=False),
-    Column("email", Text, nullable=False),
+    Column("email", ByteOrderedText, nullable=False),
     Column("requested_by", Text, nullable=False),
     Column("requested_at", Timestamp, nullable=False),
     Column("waits_for", Text),  # The outbox ID of the message; null until one is found.
@@ -659,7 +681,7 @@ messages = Table(
     Column("request_id", Text, nullable=False),
     Column("dedupe_key", Text),
     Column("body_digest", Text),
-    Column("to_email", Text, nullable=False),
+    Column("to_email", ByteOrderedText, nullable=False),
     Column("contact_key", BigInteger),
     Column("recipient_id", Text),
     Column("external_id", Text),
@@ -815,7 +837,7 @@ reports = Table(
     Column("tenant_id", BigInteger, nullable=False),
     Column("key", Text, nullable=False),
     Column("message_key", BigInteger),
-    Column("email", Text),
+    Column("email", ByteOrderedText),
     Column("type", Text, nullable=False),
     Column("verdict", Text, nullable=False),
     Column("at", Timestamp, nullable=False),
@@ -867,7 +889,7 @@ bulk_sends = Table(
     "bulk_sends",
     metadata,
     Column("tenant_id", BigInteger, primary_key=True, autoincrement=False),
-    Column("email", Text, primary_key=True),
+    Column("email", ByteOrderedText, primary_key=True),
     Column("message_key", BigInteger, primary_key=True, autoincrement=False),
     Column("sent_at", Timestamp, nullable=False),
     Index("ix_bulk_sends_sent_at", "sent_at"),
@@ -1563,7 +1585,7 @@ profile_recipients = Table(
     "profile_recipients",
     metadata,
     Column("run_key", BigInteger, primary_key=True, autoincrement=False),
-    Column("email", Text, primary_key=True),
+    Column("email", ByteOrderedText, primary_key=True),
     Column("name", Text),
     Column("attributes", Text, nullable=False),  # As JSON.
     Column("is_excluded", Boolean, nullable=False),  # A row of this address has the status unsubscribed or bounced.
@@ -1636,7 +1658,7 @@ mailout_recipients = Table(
     "mailout_recipients",
     metadata,
     Column("mailout_key", Key, primary_key=True, autoincrement=False),
-    Column("email", Text, primary_key=True),
+    Column("email", ByteOrderedText, primary_key=True),
     Column("from_name", Text),
 )
 
@@ -1652,7 +1674,7 @@ mailout_errors = Table(
     Column("stage", Text, nullable=False),
     Column("code", Text, nullable=False),
     Column("message", Text, nullable=False),
-    Column("email", Text),  # Deleted once Notion has it.
+    Column("email", ByteOrderedText),  # Deleted once Notion has it.
     Column("provider", Text),
     Column("retry_count", Integer, nullable=False),
     Column("at", Timestamp, nullable=False),
@@ -1689,7 +1711,7 @@ subscriber_reports = Table(
     "subscriber_reports",
     metadata,
     Column("key", Text, primary_key=True),
-    Column("email", Text, nullable=False),
+    Column("email", ByteOrderedText, nullable=False),
     Column("source", Text, nullable=False),
     Column("verdict", Text, nullable=False),
     Column("at", Timestamp, nullable=False),
@@ -1827,7 +1849,7 @@ deleted_messages = Table(
     "deleted_messages",
     metadata,
     Column("outbox_id", Text, primary_key=True),
-    Column("to_email", Text, primary_key=True),
+    Column("to_email", ByteOrderedText, primary_key=True),
     Column("tenant_id", BigInteger, nullable=False),
     Column("is_copy", Integer, nullable=False),  # 1 for a recipient in Cc or Bcc, who is stored with the body.
     Column("provider", Text),

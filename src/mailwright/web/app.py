@@ -2,11 +2,11 @@
 
 from functools import cache
 from http import HTTPStatus
-from importlib.metadata import version
 
 from fastapi import FastAPI
 from starlette.routing import BaseRoute
 
+from mailwright import __version__
 from mailwright.app.wiring import Engine, make_switch_uploads
 from mailwright.checks.health_watch import HealthWatch
 from mailwright.web import api_reference, manual
@@ -95,7 +95,7 @@ def create_app(engine: Engine) -> FastAPI:
     """
     app = FastAPI(
         title="Mailwright",
-        version=_installed_version(),
+        version=__version__,
         description="Send email and track what happened to it.",
         # FastAPI's interactive documentation loads scripts from another host; `api_reference` serves ours.
         docs_url=None,
@@ -133,11 +133,6 @@ def create_app(engine: Engine) -> FastAPI:
     app.add_middleware(TrackedLinks, redirects=engine.redirects)
     describe_app(app, server=engine.public_url)
     return app
-
-
-@cache
-def _installed_version() -> str:
-    return version("mailwright")
 
 
 def _add_routes(app: FastAPI) -> None:

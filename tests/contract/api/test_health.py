@@ -22,12 +22,12 @@ from mailwright.outbox.queue_gauges import FRESH
 from mailwright.outbox.workers import WorkerPresence, WorkerRegistry
 from mailwright.outbox.write_probe import PROBE_TTL
 from mailwright.storage.database import Database
-from mailwright.web.api import health
 from mailwright.web.app import create_app
 from tests.api import Api, a_request, an_api, an_engine, client_of, socket_client
 from tests.builders import a_message
 from tests.conftest import DatabaseAddress
 from tests.engines import PostgresServer, Valkey
+from tests.schema_versions import MOTTO, add_revisions
 from tests.standins.stalling_proxy import stalling_proxy
 
 
@@ -121,8 +121,8 @@ async def test_ready_when_database_is_migrated(api: Api) -> None:
 
 
 @pytest.mark.promise("health-true")
-async def test_not_ready_before_latest_migration(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "expected_revision", lambda: "the next one")
+async def test_not_ready_before_latest_migration(api: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    add_revisions(tmp_path, monkeypatch, MOTTO)
     answer = await api.anonymous.get("/readyz")
     assert (answer.status_code, answer.json()) == (
         503,

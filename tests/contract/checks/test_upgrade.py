@@ -1,6 +1,5 @@
 """`upgrade --check` describes an update before it happens, and changes nothing."""
 
-import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -10,39 +9,18 @@ from sqlalchemy import text
 from mailwright.app.backups import back_up
 from mailwright.checks.upgrade import UpgradeCheck, check_upgrade
 from mailwright.domain.clock import DAY, ManualClock
-from mailwright.storage import migrate, pending_migrations
 from mailwright.storage.database import Database
-from mailwright.storage.migrate import MIGRATIONS, current_revision, upgrade
+from mailwright.storage.migrate import current_revision, upgrade
 from mailwright.storage.pending_migrations import describe_statement
+from mailwright.storage.revision import list_names
 from tests.builders import settings_for
 from tests.engines import PostgresServer
+from tests.schema_versions import MOTTO, add_revisions
 
 pytestmark = pytest.mark.promise("upgrade-foretold")
 
-MOTTO = '''"""Add mottos."""
-import sqlalchemy as sa
-from alembic import op
-
-revision = "0002"
-down_revision = "0001"
-
-
-def upgrade() -> None:
-    op.add_column("tenants", sa.Column("motto", sa.Text(), nullable=False, server_default="none"))
-    op.create_table("mottos", sa.Column("id", sa.Integer()))
-    op.create_index("ix_mottos", "mottos", ["id"])
-'''
-INDEX = '''"""Index subjects."""
-from alembic import op
-
-revision = "0003"
-down_revision = "0002"
-
-
-def upgrade() -> None:
-    op.create_index("ix_messages_subject", "messages", ["subject"])
-    op.execute("UPDATE messages SET subject = ''")
-'''
+MOTTOS = f'{MOTTO}, sql("CREATE TABLE mottos (id INTEGER)"), sql("CREATE INDEX ix_mottos ON mottos (id)")'
+INDEX = 'sql("CREATE INDEX ix_messages_subject ON messages (subject)"), sql("UPDATE messages SET subject = \'\'")'
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -55,16 +33,6 @@ async def empty(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator
     database = Database(url)
     yield database
     await database.close()
-
-
-def add_migrations(folder: Path, monkeypatch: pytest.MonkeyPatch, *sources: str) -> None:
-    """Act as a later version of Mailwright with these migrations."""
-    target = folder / "migrations"
-    shutil.copytree(MIGRATIONS, target, ignore=shutil.ignore_patterns("__pycache__"))
-    for number, source in enumerate(sources):
-        (target / "versions" / f"next_{number}.py").write_text(source)
-    for module in (migrate, pending_migrations):
-        monkeypatch.setattr(module, "MIGRATIONS", target)
 
 
 async def checked(database: Database, **environment: str) -> UpgradeCheck:
@@ -81,11 +49,12 @@ async def test_pending_migrations_are_described(
     empty: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await upgrade(empty)
-    add_migrations(tmp_path, monkeypatch, MOTTO, INDEX)
+    before = await current_revision(empty)
+    first, second = add_revisions(tmp_path, monkeypatch, MOTTOS, INDEX)
     found = await checked(empty)
     assert [(each.revision, each.title, each.is_safe) for each in found.schema.pending] == [
-        ("0002", "Add mottos.", True),
-        ("0003", "Index subjects.", False),
+        (first, "Add mottos.", True),
+        (second, "Add mottos.", False),
     ]
     assert [(each.table, each.is_safe) for each in found.schema.pending[0].changes] == [
         ("tenants", True),
@@ -93,20 +62,20 @@ async def test_pending_migrations_are_described(
     ]
     assert [each.table for each in found.schema.pending[1].changes] == ["messages", "messages"]
     assert not found.is_safe_during_traffic
-    assert await current_revision(empty) == "0001"
+    assert await current_revision(empty) == before
 
 
 async def test_safe_migration_needs_no_stop_on_postgresql(
     empty: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await upgrade(empty)
-    add_migrations(tmp_path, monkeypatch, MOTTO)
+    add_revisions(tmp_path, monkeypatch, MOTTO)
     assert (await checked(empty)).is_safe_during_traffic == (empty.dialect == "postgresql")
 
 
 async def test_empty_database_gets_all_migrations(empty: Database) -> None:
     found = await checked(empty)
-    assert (found.schema.current, len(found.schema.pending)) == (None, 1)
+    assert (found.schema.found.revision, len(found.schema.pending)) == (None, len(list_names()))
     assert found.schema.pending[0].is_safe
     assert await current_revision(empty) is None
 
@@ -114,9 +83,11 @@ async def test_empty_database_gets_all_migrations(empty: Database) -> None:
 async def test_newer_database_is_recognised(empty: Database) -> None:
     await upgrade(empty)
     async with empty.write() as tx:
-        await tx.execute(text("UPDATE alembic_version SET version_num = '0042'"))
+        insert = "INSERT INTO schema_revisions VALUES ('9042', '9.0', '9042', 1, 1, 1, NULL)"
+        await tx.execute(text(insert))
     found = await checked(empty)
-    assert (found.schema.is_newer, found.schema.current, found.needs_attention) == (True, "0042", True)
+    assert (found.schema.is_newer, found.schema.found.revision, found.needs_attention) == (True, "9042", True)
+    assert "revision 9042, which this version of Mailwright does not know" in str(found.problem)
 
 
 async def test_removed_settings_are_listed(empty: Database) -> None:

@@ -41,7 +41,7 @@ async def test_web_roles_of_supabase_may_do_nothing(postgres_server: PostgresSer
         await ensure_event_partitions(database, clock.now())
         async with database.read() as tx:
             names = {row.relname for row in await tx.execute(text(RELATIONS))}
-        assert {"dead_letters", "contacts", "events_default", "alembic_version", "contacts_id_seq"} <= names
+        assert {"dead_letters", "contacts", "events_default", "schema_revisions", "contacts_id_seq"} <= names
         assert await granted(database) == ["of_another_program"]
 
         # Somebody grants everything by hand. The next start takes it back.

@@ -1,13 +1,10 @@
 """HTTP routes of health checks and metrics."""
 
-from functools import cache
 from http import HTTPStatus
-from typing import Any, Literal
+from typing import Final, Literal
 
 from fastapi import APIRouter, Request
 from prometheus_client.exposition import choose_encoder
-from sqlalchemy import Select, column, select, table
-from sqlalchemy.exc import ProgrammingError
 from starlette.responses import Response
 
 from mailwright.app.wiring import Engine
@@ -19,7 +16,7 @@ from mailwright.outbox.sending_hold import find_hold
 from mailwright.outbox.workers import list_present
 from mailwright.schemas.health import LivenessResponse, ReadinessResponse
 from mailwright.storage.database import PROMPT_SECONDS
-from mailwright.storage.migrate import newest_revision
+from mailwright.storage.schema_state import SchemaStatus, load_schema
 from mailwright.web.api.openapi import describe_success
 from mailwright.web.bodies import json_response
 from mailwright.web.state import EngineDep, health_watch_of
@@ -31,9 +28,16 @@ router = APIRouter(tags=["health"])
 
 log = logger(__name__)
 
-_REVISION: Select[Any] = select(column("version_num")).select_from(table("alembic_version"))
-
-expected_revision = cache(newest_revision)
+_SCHEMA_PROBLEMS: Final = {
+    SchemaStatus.EMPTY: "missing",
+    SchemaStatus.OLDER: "behind",
+    SchemaStatus.UNFINISHED: "behind",
+    SchemaStatus.UNRECORDED: "behind",
+    SchemaStatus.NEWER: "ahead",
+    SchemaStatus.EARLIER_BUILD: "different",
+    SchemaStatus.OTHER_PROGRAM: "different",
+    SchemaStatus.DIFFERENT: "different",
+}
 
 
 @router.get("/healthz", responses=describe_success({HTTPStatus.OK: LivenessResponse}))
@@ -102,15 +106,12 @@ async def _providers(engine: Engine) -> dict[str, Literal["ok", "left_alone"]]:
 
 async def _database_parts(engine: Engine) -> dict[str, str]:
     try:
-        async with engine.database.read(within=PROMPT_SECONDS) as tx:
-            rows = await tx.execute(_REVISION)
+        schema = await load_schema(engine.database, within=PROMPT_SECONDS)
     except DatabaseDamaged:
         return {"database": "damaged"}
     except NotDurable:
         return {"database": "unreachable"}
-    except ProgrammingError:
-        return {"database": "ok", "schema": "missing"}
-    if not rows or rows[0].version_num != expected_revision():
-        return {"database": "ok", "schema": "behind"}
+    if not schema.is_usable:
+        return {"database": "ok", "schema": _SCHEMA_PROBLEMS[schema.status]}
     failure = await engine.write_probe.find_failure()
     return {"database": "ok" if failure is None else "not_writable", "schema": "ok"}

@@ -1,6 +1,5 @@
 """The MCP server of one caller, over HTTP or over the standard streams."""
 
-from importlib.metadata import version
 from typing import Any, Final
 
 import orjson
@@ -18,6 +17,7 @@ from mcp_types import (
 )
 from starlette.types import Receive, Scope, Send
 
+from mailwright import __version__
 from mailwright.access.api_keys import Caller
 from mailwright.access.roles import Scope as KeyScope
 from mailwright.app.wiring import Engine
@@ -56,7 +56,7 @@ def make_server(app: FastAPI, caller: Caller) -> Server[Any]:
     return Server(
         "mailwright",
         title="Mailwright",
-        version=version("mailwright"),
+        version=__version__,
         instructions=INSTRUCTIONS,
         on_list_tools=list_tools,
         on_call_tool=call_tool,

@@ -1,8 +1,20 @@
--- The schema of revision 0001, for both engines; `initial_schema` in migrate.py fills in what differs between them.
--- Never change it once it is released: a change of the schema is a migration of its own.
+-- The schema of revision 0001 for SQLite. Frozen: a change of the schema is a revision of its own.
+
+-- The revisions that the database has, and how far an unfinished one is. `oldest_compatible` is the oldest revision
+-- whose processes can run beside it.
+CREATE TABLE schema_revisions (
+  revision TEXT NOT NULL,
+  mailwright_version TEXT NOT NULL,
+  oldest_compatible TEXT NOT NULL,
+  started_at BIGINT NOT NULL,
+  finished_at BIGINT,
+  step INTEGER DEFAULT 0 NOT NULL,
+  position BIGINT,
+  CONSTRAINT pk_schema_revisions PRIMARY KEY (revision)
+);
 
 CREATE TABLE tenants (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   name TEXT NOT NULL,
   weight INTEGER DEFAULT 1 NOT NULL,
   max_in_flight INTEGER,
@@ -30,7 +42,7 @@ CREATE TABLE tenants (
 );
 
 CREATE TABLE api_keys (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   tenant_id BIGINT,
   name TEXT NOT NULL,
   hint TEXT NOT NULL,
@@ -48,12 +60,12 @@ CREATE TABLE api_keys (
 );
 
 CREATE TABLE shadow_emails (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   tenant_id BIGINT NOT NULL,
   created_at BIGINT NOT NULL,
   key_digest TEXT,
   body_digest TEXT NOT NULL,
-  recipient TEXT$byte_order NOT NULL,
+  recipient TEXT NOT NULL,
   from_domain TEXT,
   size_bytes BIGINT NOT NULL,
   is_accepted BOOLEAN NOT NULL,
@@ -67,10 +79,10 @@ CREATE INDEX ix_shadow_emails_time ON shadow_emails (tenant_id, created_at);
 CREATE INDEX ix_shadow_emails_key ON shadow_emails (tenant_id, key_digest);
 
 CREATE TABLE contacts (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   contact_id TEXT NOT NULL,
   tenant_id BIGINT NOT NULL,
-  email TEXT$byte_order NOT NULL,
+  email TEXT NOT NULL,
   name TEXT,
   status TEXT DEFAULT 'active' NOT NULL,
   created_at BIGINT NOT NULL,
@@ -100,7 +112,7 @@ CREATE INDEX ix_contacts_snoozed ON contacts (email, snoozed_until) WHERE snooze
 CREATE INDEX ix_contacts_not_deleted ON contacts (tenant_id, id) WHERE deleted_at IS NULL;
 
 CREATE TABLE contact_tags (
-  contact_key $key NOT NULL,
+  contact_key INTEGER NOT NULL,
   tag TEXT NOT NULL,
   tenant_id BIGINT NOT NULL,
   CONSTRAINT pk_contact_tags PRIMARY KEY (contact_key, tag)
@@ -108,15 +120,15 @@ CREATE TABLE contact_tags (
 CREATE INDEX ix_contact_tags_of_tenant ON contact_tags (tenant_id, tag, contact_key);
 
 CREATE TABLE contact_events (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   tenant_id BIGINT NOT NULL,
   event_id TEXT NOT NULL,
-  email TEXT$byte_order NOT NULL,
+  email TEXT NOT NULL,
   name TEXT NOT NULL,
   properties TEXT NOT NULL,
   occurred_at BIGINT NOT NULL,
   received_at BIGINT NOT NULL,
-  CONSTRAINT pk_contact_events PRIMARY KEY ($lasting_key),
+  CONSTRAINT pk_contact_events PRIMARY KEY (id AUTOINCREMENT),
   CONSTRAINT uq_contact_events_event_id_tenant_id UNIQUE (event_id, tenant_id)
 );
 CREATE INDEX ix_contact_events_of_contact ON contact_events (tenant_id, email, name, occurred_at);
@@ -125,7 +137,7 @@ CREATE INDEX ix_contact_events_received ON contact_events (tenant_id, received_a
 CREATE TABLE contact_external_ids (
   tenant_id BIGINT NOT NULL,
   external_id TEXT NOT NULL,
-  email TEXT$byte_order NOT NULL,
+  email TEXT NOT NULL,
   CONSTRAINT pk_contact_external_ids PRIMARY KEY (tenant_id, external_id)
 );
 CREATE INDEX ix_contact_external_ids_email ON contact_external_ids (tenant_id, email);
@@ -150,7 +162,7 @@ CREATE TABLE contact_event_properties (
 );
 
 CREATE TABLE segments (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   tenant_id BIGINT NOT NULL,
   segment_key TEXT NOT NULL,
   name TEXT NOT NULL,
@@ -162,7 +174,7 @@ CREATE TABLE segments (
 );
 
 CREATE TABLE lists (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   tenant_id BIGINT NOT NULL,
   list_key TEXT NOT NULL,
   name TEXT NOT NULL,
@@ -177,7 +189,7 @@ CREATE TABLE lists (
 );
 
 CREATE TABLE forms (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   form_id TEXT NOT NULL,
   tenant_id BIGINT NOT NULL,
   name TEXT NOT NULL,
@@ -192,7 +204,7 @@ CREATE TABLE forms (
 CREATE INDEX ix_forms_tenant_id ON forms (tenant_id);
 
 CREATE TABLE form_submissions (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   submission_id TEXT NOT NULL,
   tenant_id BIGINT NOT NULL,
   contact_key BIGINT NOT NULL,
@@ -212,7 +224,7 @@ CREATE INDEX ix_form_submissions_contact_key ON form_submissions (contact_key);
 CREATE INDEX ix_form_submissions_form_id ON form_submissions (tenant_id, form_id);
 
 CREATE TABLE subscriptions (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   tenant_id BIGINT NOT NULL,
   contact_key BIGINT NOT NULL,
   list_key TEXT NOT NULL,
@@ -231,7 +243,7 @@ CREATE INDEX ix_subscriptions_left ON subscriptions (tenant_id, contact_key)
   WHERE unsubscribed_at IS NOT NULL;
 
 CREATE TABLE sequences (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   sequence_id TEXT NOT NULL,
   tenant_id BIGINT NOT NULL,
   name TEXT NOT NULL,
@@ -256,7 +268,7 @@ CREATE INDEX ix_sequences_tenant_id_id ON sequences (tenant_id, id);
 CREATE INDEX ix_sequences_trigger ON sequences (tenant_id, trigger_kind, trigger_value);
 
 CREATE TABLE sequence_versions (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   sequence_key BIGINT NOT NULL,
   version INTEGER NOT NULL,
   document TEXT NOT NULL,
@@ -267,7 +279,7 @@ CREATE TABLE sequence_versions (
 );
 
 CREATE TABLE sequence_enrolments (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   tenant_id BIGINT NOT NULL,
   sequence_key BIGINT NOT NULL,
   contact_key BIGINT NOT NULL,
@@ -286,7 +298,7 @@ CREATE TABLE sequence_enrolments (
   event_key BIGINT,
   item_key BIGINT,
   events_after BIGINT NOT NULL,
-  CONSTRAINT pk_sequence_enrolments PRIMARY KEY ($lasting_key)
+  CONSTRAINT pk_sequence_enrolments PRIMARY KEY (id AUTOINCREMENT)
 );
 CREATE UNIQUE INDEX uq_sequence_enrolments_running ON sequence_enrolments (sequence_key, contact_key)
   WHERE ended_at IS NULL;
@@ -299,7 +311,7 @@ CREATE INDEX ix_sequence_enrolments_finished ON sequence_enrolments (sequence_ke
   WHERE end_reason = 'finished';
 
 CREATE TABLE sequence_steps (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   enrolment_key BIGINT NOT NULL,
   visit INTEGER NOT NULL,
   version INTEGER NOT NULL,
@@ -313,13 +325,13 @@ CREATE TABLE sequence_steps (
 );
 
 CREATE TABLE sequence_members (
-  sequence_key $key NOT NULL,
-  contact_key $key NOT NULL,
+  sequence_key INTEGER NOT NULL,
+  contact_key INTEGER NOT NULL,
   CONSTRAINT pk_sequence_members PRIMARY KEY (sequence_key, contact_key)
 );
 
 CREATE TABLE followed_feeds (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   tenant_id BIGINT NOT NULL,
   owner_kind TEXT NOT NULL,
   owner_key BIGINT NOT NULL,
@@ -329,30 +341,30 @@ CREATE TABLE followed_feeds (
   error TEXT,
   newest TEXT,
   validators TEXT,
-  CONSTRAINT pk_followed_feeds PRIMARY KEY ($lasting_key),
+  CONSTRAINT pk_followed_feeds PRIMARY KEY (id AUTOINCREMENT),
   CONSTRAINT uq_followed_feeds_owner_kind_owner_key UNIQUE (owner_kind, owner_key)
 );
 CREATE INDEX ix_followed_feeds_due_at ON followed_feeds (due_at);
 
 CREATE TABLE feed_items (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   feed_key BIGINT NOT NULL,
   content TEXT NOT NULL,
   found_at BIGINT NOT NULL,
   used_at BIGINT,
-  CONSTRAINT pk_feed_items PRIMARY KEY ($lasting_key)
+  CONSTRAINT pk_feed_items PRIMARY KEY (id AUTOINCREMENT)
 );
 CREATE INDEX ix_feed_items_feed_key_id ON feed_items (feed_key, id);
 
 CREATE TABLE feed_item_marks (
-  feed_key $key NOT NULL,
+  feed_key INTEGER NOT NULL,
   mark TEXT NOT NULL,
   seen_at BIGINT NOT NULL,
   CONSTRAINT pk_feed_item_marks PRIMARY KEY (feed_key, mark)
 );
 
 CREATE TABLE deleted_lists (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   tenant_id BIGINT NOT NULL,
   list_key TEXT NOT NULL,
   name TEXT NOT NULL,
@@ -369,8 +381,8 @@ CREATE TABLE deleted_lists (
 );
 
 CREATE TABLE deleted_subscriptions (
-  deleted_list $key NOT NULL,
-  contact_key $key NOT NULL,
+  deleted_list INTEGER NOT NULL,
+  contact_key INTEGER NOT NULL,
   subscribed_at BIGINT,
   source TEXT NOT NULL,
   is_pending BOOLEAN NOT NULL,
@@ -381,7 +393,7 @@ CREATE TABLE deleted_subscriptions (
 CREATE INDEX ix_deleted_subscriptions_contact_key ON deleted_subscriptions (contact_key);
 
 CREATE TABLE imports (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   import_id TEXT NOT NULL,
   tenant_id BIGINT NOT NULL,
   file_name TEXT NOT NULL,
@@ -404,9 +416,9 @@ CREATE TABLE imports (
 CREATE INDEX ix_imports_tenant_id_id ON imports (tenant_id, id);
 
 CREATE TABLE suppressions (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   tenant_id BIGINT NOT NULL,
-  email TEXT$byte_order NOT NULL,
+  email TEXT NOT NULL,
   reason TEXT NOT NULL,
   source TEXT NOT NULL,
   created_at BIGINT NOT NULL,
@@ -416,9 +428,9 @@ CREATE TABLE suppressions (
 );
 
 CREATE TABLE erasures (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   tenant_id BIGINT NOT NULL,
-  email TEXT$byte_order NOT NULL,
+  email TEXT NOT NULL,
   requested_by TEXT NOT NULL,
   requested_at BIGINT NOT NULL,
   waits_for TEXT,
@@ -428,7 +440,7 @@ CREATE TABLE erasures (
 );
 
 CREATE TABLE templates (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   tenant_id BIGINT NOT NULL,
   template_id TEXT NOT NULL,
   version INTEGER NOT NULL,
@@ -449,7 +461,7 @@ CREATE TABLE templates (
 );
 
 CREATE TABLE template_drafts (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   tenant_id BIGINT NOT NULL,
   template_id TEXT NOT NULL,
   locale TEXT DEFAULT '' NOT NULL,
@@ -464,7 +476,7 @@ CREATE TABLE template_drafts (
 );
 
 CREATE TABLE template_editors (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   tenant_id BIGINT NOT NULL,
   template_id TEXT NOT NULL,
   locale TEXT DEFAULT '' NOT NULL,
@@ -476,7 +488,7 @@ CREATE TABLE template_editors (
 );
 
 CREATE TABLE images (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   tenant_id BIGINT NOT NULL,
   name TEXT NOT NULL,
   digest TEXT NOT NULL,
@@ -492,24 +504,24 @@ CREATE TABLE images (
 );
 
 CREATE TABLE raw_contents (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   tenant_id BIGINT NOT NULL,
   digest TEXT NOT NULL,
   created_at BIGINT NOT NULL,
-  content $bytes NOT NULL,
+  content BLOB NOT NULL,
   CONSTRAINT pk_raw_contents PRIMARY KEY (id),
   CONSTRAINT uq_raw_contents_tenant_id_digest UNIQUE (tenant_id, digest)
 );
 
 CREATE TABLE messages (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   outbox_id TEXT NOT NULL,
   tenant_id BIGINT NOT NULL,
   source TEXT NOT NULL,
   request_id TEXT NOT NULL,
   dedupe_key TEXT,
   body_digest TEXT,
-  to_email TEXT$byte_order NOT NULL,
+  to_email TEXT NOT NULL,
   contact_key BIGINT,
   recipient_id TEXT,
   external_id TEXT,
@@ -525,13 +537,13 @@ CREATE TABLE messages (
   list_key TEXT,
   campaign_key BIGINT,
   content_digest TEXT,
-  CONSTRAINT pk_messages PRIMARY KEY ($lasting_key),
+  CONSTRAINT pk_messages PRIMARY KEY (id AUTOINCREMENT),
   CONSTRAINT uq_messages_outbox_id UNIQUE (outbox_id)
 );
 CREATE INDEX ix_messages_content_digest ON messages (tenant_id, content_digest) WHERE content_digest IS NOT NULL;
 CREATE INDEX ix_messages_tenant_id_id ON messages (tenant_id, id);
 -- The time as the views below state it, so that they find the messages of a tenant and a time without a scan.
-CREATE INDEX ix_messages_reported ON messages (tenant_id, ($time created_at $end_time));
+CREATE INDEX ix_messages_reported ON messages (tenant_id, (strftime('%Y-%m-%dT%H:%M:%fZ', created_at / 1000.0, 'unixepoch')));
 CREATE INDEX ix_messages_tenant_id_to_email ON messages (tenant_id, to_email, id);
 CREATE UNIQUE INDEX uq_messages_campaign_key_to_email ON messages (campaign_key, to_email)
   WHERE campaign_key IS NOT NULL;
@@ -539,7 +551,7 @@ CREATE UNIQUE INDEX uq_messages_of_article_run ON messages (request_id, to_email
 CREATE UNIQUE INDEX uq_messages_tenant_id_dedupe_key ON messages (tenant_id, dedupe_key) WHERE dedupe_key IS NOT NULL;
 
 CREATE TABLE deliveries (
-  message_key $key NOT NULL,
+  message_key INTEGER NOT NULL,
   tenant_id BIGINT NOT NULL,
   lane BIGINT NOT NULL,
   status TEXT NOT NULL,
@@ -589,24 +601,24 @@ CREATE INDEX ix_deliveries_waiting ON deliveries (lane, claimable_at, message_ke
   WHERE locked_by IS NULL AND status IN ('PENDING', 'RETRY_SCHEDULED');
 
 CREATE TABLE events (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   message_key BIGINT NOT NULL,
   tenant_id BIGINT NOT NULL,
   type TEXT NOT NULL,
   created_at BIGINT NOT NULL,
   metadata TEXT NOT NULL,
-  CONSTRAINT pk_events PRIMARY KEY ($events_key)
-) $events_partitioning;
+  CONSTRAINT pk_events PRIMARY KEY (id AUTOINCREMENT)
+);
 CREATE INDEX ix_events_message_key ON events (message_key);
 CREATE INDEX ix_events_responses ON events (message_key)
   WHERE type = 'open' OR type = 'click' OR type = 'bounce' OR type = 'complaint' OR type = 'unsubscribe';
 
 CREATE TABLE reports (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   tenant_id BIGINT NOT NULL,
   key TEXT NOT NULL,
   message_key BIGINT,
-  email TEXT$byte_order,
+  email TEXT,
   type TEXT NOT NULL,
   verdict TEXT NOT NULL,
   at BIGINT NOT NULL,
@@ -620,7 +632,7 @@ CREATE INDEX ix_reports_received_at ON reports (received_at);
 CREATE INDEX ix_reports_soft ON reports (tenant_id, email, at) WHERE verdict = 'soft_bounce';
 
 CREATE TABLE message_dead_letters (
-  message_key $key NOT NULL,
+  message_key INTEGER NOT NULL,
   tenant_id BIGINT NOT NULL,
   code TEXT NOT NULL,
   reason TEXT NOT NULL,
@@ -631,7 +643,7 @@ CREATE TABLE message_dead_letters (
 CREATE INDEX ix_message_dead_letters_tenant_id_created_at ON message_dead_letters (tenant_id, created_at);
 
 CREATE TABLE accepted_counts (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   tenant_id BIGINT NOT NULL,
   source TEXT NOT NULL,
   accepted BIGINT NOT NULL,
@@ -648,7 +660,7 @@ CREATE TABLE lane_deferrals (
 
 CREATE TABLE bulk_sends (
   tenant_id BIGINT NOT NULL,
-  email TEXT$byte_order NOT NULL,
+  email TEXT NOT NULL,
   message_key BIGINT NOT NULL,
   sent_at BIGINT NOT NULL,
   CONSTRAINT pk_bulk_sends PRIMARY KEY (tenant_id, email, message_key)
@@ -670,8 +682,8 @@ CREATE TABLE workers (
   unavailable_until BIGINT,
   unavailable_reason TEXT,
   defer_reason TEXT,
-  per_second $double DEFAULT 0 NOT NULL,
-  learned_rate $double,
+  per_second DOUBLE DEFAULT 0 NOT NULL,
+  learned_rate DOUBLE,
   clock_skew BIGINT,
   settings_version TEXT,
   CONSTRAINT pk_workers PRIMARY KEY (worker_id)
@@ -692,7 +704,7 @@ CREATE TABLE stored_settings (
 );
 
 CREATE TABLE provider_configurations (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   name TEXT NOT NULL,
   kind TEXT NOT NULL,
   settings TEXT NOT NULL,
@@ -714,7 +726,7 @@ CREATE TABLE provider_routes (
 );
 
 CREATE TABLE report_sources (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   name TEXT NOT NULL,
   tenant_id BIGINT,
   provider TEXT,
@@ -727,7 +739,7 @@ CREATE TABLE report_sources (
 );
 
 CREATE TABLE sender_domains (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   tenant_id BIGINT NOT NULL,
   domain TEXT NOT NULL,
   sender TEXT NOT NULL,
@@ -754,7 +766,7 @@ CREATE TABLE used_signatures (
 CREATE INDEX ix_used_signatures_ends_at ON used_signatures (ends_at);
 
 CREATE TABLE dmarc_reports (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   tenant_id BIGINT NOT NULL,
   domain TEXT NOT NULL,
   policy_domain TEXT NOT NULL,
@@ -776,7 +788,7 @@ CREATE TABLE dmarc_reports (
 CREATE INDEX ix_dmarc_reports_time ON dmarc_reports (tenant_id, domain, ends_at);
 
 CREATE TABLE dmarc_sources (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   report_key BIGINT NOT NULL,
   source_ip TEXT NOT NULL,
   header_from TEXT NOT NULL,
@@ -791,7 +803,7 @@ CREATE TABLE dmarc_sources (
 CREATE INDEX ix_dmarc_sources_report_key ON dmarc_sources (report_key);
 
 CREATE TABLE dmarc_refusals (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   tenant_id BIGINT,
   domain TEXT NOT NULL,
   reporter TEXT NOT NULL,
@@ -803,7 +815,7 @@ CREATE TABLE dmarc_refusals (
 CREATE INDEX ix_dmarc_refusals_tenant_id ON dmarc_refusals (tenant_id, id);
 
 CREATE TABLE campaigns (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   campaign_id TEXT NOT NULL,
   tenant_id BIGINT NOT NULL,
   name TEXT NOT NULL,
@@ -829,7 +841,7 @@ CREATE UNIQUE INDEX uq_campaigns_resend_of ON campaigns (resend_of)
   WHERE resend_of IS NOT NULL AND (status <> 'CANCELLED' OR started_at IS NOT NULL);
 
 CREATE TABLE campaign_repeats (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   tenant_id BIGINT NOT NULL,
   campaign_key BIGINT NOT NULL,
   schedule TEXT NOT NULL,
@@ -850,7 +862,7 @@ CREATE TABLE campaign_repeats (
 CREATE INDEX ix_campaign_repeats_next_at ON campaign_repeats (next_at);
 
 CREATE TABLE campaign_attachments (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   attachment_id TEXT NOT NULL,
   tenant_id BIGINT NOT NULL,
   campaign_key BIGINT NOT NULL,
@@ -859,14 +871,14 @@ CREATE TABLE campaign_attachments (
   content_id TEXT,
   size_bytes INTEGER NOT NULL,
   created_at BIGINT NOT NULL,
-  content $bytes NOT NULL,
+  content BLOB NOT NULL,
   CONSTRAINT pk_campaign_attachments PRIMARY KEY (id),
   CONSTRAINT uq_campaign_attachments_attachment_id UNIQUE (attachment_id)
 );
 CREATE INDEX ix_campaign_attachments_campaign_key_id ON campaign_attachments (campaign_key, id);
 
 CREATE TABLE queue_entries (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   campaign_key BIGINT NOT NULL,
   tenant_id BIGINT NOT NULL,
   lane BIGINT NOT NULL,
@@ -894,7 +906,7 @@ CREATE TABLE queue_entries (
 CREATE INDEX ix_queue_entries_open ON queue_entries (tenant_id, id) WHERE completed_at IS NULL;
 
 CREATE TABLE campaign_approvals (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   tenant_id BIGINT NOT NULL,
   campaign_key BIGINT NOT NULL,
   status TEXT NOT NULL,
@@ -916,7 +928,7 @@ CREATE INDEX ix_campaign_approvals_campaign_key ON campaign_approvals (campaign_
 CREATE INDEX ix_campaign_approvals_tenant_id_status ON campaign_approvals (tenant_id, status);
 
 CREATE TABLE send_approvals (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   tenant_id BIGINT NOT NULL,
   kind TEXT NOT NULL,
   subject TEXT NOT NULL,
@@ -937,7 +949,7 @@ CREATE INDEX ix_send_approvals_tenant_id_kind_subject ON send_approvals (tenant_
 CREATE INDEX ix_send_approvals_tenant_id_status ON send_approvals (tenant_id, status);
 
 CREATE TABLE unapproved_sends (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   tenant_id BIGINT NOT NULL,
   kind TEXT NOT NULL,
   subject TEXT NOT NULL,
@@ -957,7 +969,7 @@ CREATE TABLE campaign_incidents (
 );
 
 CREATE TABLE audit_log (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   tenant_id BIGINT,
   actor TEXT NOT NULL,
   action TEXT NOT NULL,
@@ -990,7 +1002,7 @@ CREATE TABLE quotas (
 );
 
 CREATE TABLE users (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   login TEXT NOT NULL,
   role TEXT NOT NULL,
   tenant_id BIGINT,
@@ -1010,7 +1022,7 @@ CREATE TABLE users (
 );
 
 CREATE TABLE account_links (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   digest TEXT NOT NULL,
   kind TEXT NOT NULL,
   email TEXT NOT NULL,
@@ -1028,13 +1040,13 @@ CREATE TABLE account_links (
 CREATE INDEX ix_account_links_email ON account_links (email);
 
 CREATE TABLE recovery_codes (
-  user_key $key NOT NULL,
+  user_key INTEGER NOT NULL,
   digest TEXT NOT NULL,
   CONSTRAINT pk_recovery_codes PRIMARY KEY (user_key, digest)
 );
 
 CREATE TABLE sessions (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   digest TEXT NOT NULL,
   user_key BIGINT NOT NULL,
   tenant_id BIGINT NOT NULL,
@@ -1052,7 +1064,7 @@ CREATE INDEX ix_sessions_ends_at ON sessions (ends_at);
 CREATE INDEX ix_sessions_user_key ON sessions (user_key);
 
 CREATE TABLE identities (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   issuer TEXT NOT NULL,
   subject TEXT NOT NULL,
   user_key BIGINT NOT NULL,
@@ -1067,7 +1079,7 @@ CREATE TABLE identities (
 CREATE INDEX ix_identities_user_key ON identities (user_key);
 
 CREATE TABLE passkeys (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   user_key BIGINT NOT NULL,
   credential_id TEXT NOT NULL,
   credential TEXT NOT NULL,
@@ -1112,7 +1124,7 @@ CREATE TABLE tallies (
 CREATE INDEX ix_tallies_minute ON tallies (minute);
 
 CREATE TABLE webhook_endpoints (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   webhook_id TEXT NOT NULL,
   tenant_id BIGINT NOT NULL,
   url TEXT NOT NULL,
@@ -1134,7 +1146,7 @@ CREATE TABLE webhook_endpoints (
 CREATE INDEX ix_webhook_endpoints_tenant_id ON webhook_endpoints (tenant_id, id);
 
 CREATE TABLE webhook_deliveries (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   delivery_id TEXT NOT NULL,
   endpoint_key BIGINT NOT NULL,
   tenant_id BIGINT NOT NULL,
@@ -1167,7 +1179,7 @@ CREATE TABLE webhook_cursor (
 );
 
 CREATE TABLE slices (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   slice_id TEXT NOT NULL,
   tenant_id BIGINT NOT NULL,
   article_key TEXT NOT NULL,
@@ -1191,7 +1203,7 @@ CREATE TABLE slices (
 );
 
 CREATE TABLE campaign_runs (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   run_id TEXT NOT NULL,
   tenant_id BIGINT NOT NULL,
   campaign_tag TEXT NOT NULL,
@@ -1243,7 +1255,7 @@ CREATE TABLE profile_reads (
 
 CREATE TABLE profile_recipients (
   run_key BIGINT NOT NULL,
-  email TEXT$byte_order NOT NULL,
+  email TEXT NOT NULL,
   name TEXT,
   attributes TEXT NOT NULL,
   is_excluded BOOLEAN NOT NULL,
@@ -1251,7 +1263,7 @@ CREATE TABLE profile_recipients (
 );
 
 CREATE TABLE profile_status_updates (
-  contact_key $key NOT NULL,
+  contact_key INTEGER NOT NULL,
   status TEXT NOT NULL,
   status_at BIGINT,
   reported_at BIGINT NOT NULL,
@@ -1259,7 +1271,7 @@ CREATE TABLE profile_status_updates (
 );
 
 CREATE TABLE profile_list_updates (
-  contact_key $key NOT NULL,
+  contact_key INTEGER NOT NULL,
   list_key TEXT NOT NULL,
   unsubscribed_at BIGINT NOT NULL,
   was_removed BOOLEAN NOT NULL,
@@ -1267,7 +1279,7 @@ CREATE TABLE profile_list_updates (
 );
 
 CREATE TABLE mailouts (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   mailout_id TEXT NOT NULL,
   tenant_id BIGINT NOT NULL,
   page_id TEXT NOT NULL,
@@ -1303,20 +1315,20 @@ CREATE INDEX ix_mailouts_page_id ON mailouts (page_id);
 CREATE INDEX ix_mailouts_tenant_id_id ON mailouts (tenant_id, id);
 
 CREATE TABLE mailout_recipients (
-  mailout_key $key NOT NULL,
-  email TEXT$byte_order NOT NULL,
+  mailout_key INTEGER NOT NULL,
+  email TEXT NOT NULL,
   from_name TEXT,
   CONSTRAINT pk_mailout_recipients PRIMARY KEY (mailout_key, email)
 );
 
 CREATE TABLE mailout_errors (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   mailout_key BIGINT NOT NULL,
   key TEXT NOT NULL,
   stage TEXT NOT NULL,
   code TEXT NOT NULL,
   message TEXT NOT NULL,
-  email TEXT$byte_order,
+  email TEXT,
   provider TEXT,
   retry_count INTEGER NOT NULL,
   at BIGINT NOT NULL,
@@ -1328,7 +1340,7 @@ CREATE TABLE mailout_errors (
 CREATE INDEX ix_mailout_errors_unwritten ON mailout_errors (mailout_key, id) WHERE written_at IS NULL;
 
 CREATE TABLE mailout_logs (
-  message_key $key NOT NULL,
+  message_key INTEGER NOT NULL,
   mailout_key BIGINT NOT NULL,
   status TEXT NOT NULL,
   is_confirmed BOOLEAN NOT NULL,
@@ -1337,7 +1349,7 @@ CREATE TABLE mailout_logs (
 CREATE INDEX ix_mailout_logs_mailout_key ON mailout_logs (mailout_key);
 
 CREATE TABLE supabase_status_updates (
-  contact_key $key NOT NULL,
+  contact_key INTEGER NOT NULL,
   status TEXT NOT NULL,
   status_at BIGINT,
   reported_at BIGINT NOT NULL,
@@ -1346,7 +1358,7 @@ CREATE TABLE supabase_status_updates (
 
 CREATE TABLE subscriber_reports (
   key TEXT NOT NULL,
-  email TEXT$byte_order NOT NULL,
+  email TEXT NOT NULL,
   source TEXT NOT NULL,
   verdict TEXT NOT NULL,
   at BIGINT NOT NULL,
@@ -1356,7 +1368,7 @@ CREATE TABLE subscriber_reports (
 );
 
 CREATE TABLE notification_links (
-  id $identity NOT NULL,
+  id INTEGER NOT NULL,
   tenant_id BIGINT NOT NULL,
   queue TEXT NOT NULL,
   queue_schema TEXT,
@@ -1457,7 +1469,7 @@ CREATE INDEX ix_retention_tombstones_lane ON retention_tombstones (lane);
 
 CREATE TABLE deleted_messages (
   outbox_id TEXT NOT NULL,
-  to_email TEXT$byte_order NOT NULL,
+  to_email TEXT NOT NULL,
   tenant_id BIGINT NOT NULL,
   is_copy INTEGER NOT NULL,
   provider TEXT,
@@ -1491,7 +1503,7 @@ SELECT m.outbox_id AS id, r.tenant_id, m.to_email AS email, r.campaign_tag, r.se
     WHERE earlier.provider_message_id = d.provider_message_id AND earlier.message_key < d.message_key
       AND earlier.provider = d.provider AND earlier.provider NOT IN ('mailbox', 'smtp', 'smtpbz')
   ) THEN d.provider_message_id END AS provider_message_id,
-  ($time d.sent_at $end_time) AS sent_at
+  (strftime('%Y-%m-%dT%H:%M:%fZ', d.sent_at / 1000.0, 'unixepoch')) AS sent_at
 FROM campaign_runs AS r
 JOIN messages AS m ON m.request_id = r.run_id AND m.source = 'article'
 JOIN deliveries AS d ON d.message_key = m.id
@@ -1500,7 +1512,7 @@ WHERE d.status = 'SENT';
 CREATE VIEW delivery_events AS
 SELECT e.id, r.tenant_id, m.to_email AS email,
   CASE e.type WHEN 'complaint' THEN 'spamreport' ELSE e.type END AS event_type,
-  d.provider_message_id, ($time e.created_at $end_time) AS event_at, r.campaign_tag, r.send_batch_id
+  d.provider_message_id, (strftime('%Y-%m-%dT%H:%M:%fZ', e.created_at / 1000.0, 'unixepoch')) AS event_at, r.campaign_tag, r.send_batch_id
 FROM campaign_runs AS r
 JOIN messages AS m ON m.request_id = r.run_id AND m.source = 'article'
 JOIN deliveries AS d ON d.message_key = m.id
@@ -1508,8 +1520,8 @@ JOIN events AS e ON e.message_key = m.id
 WHERE e.type IN ('delivered', 'open', 'click', 'bounce', 'complaint', 'unsubscribe');
 
 CREATE VIEW dead_letters AS
-SELECT m.outbox_id AS id, 'send' AS topic, $json m.payload $end_json AS payload,
-  d.error_code || ': ' || COALESCE(d.error_reason, '') AS error, ($time d.failed_at $end_time) AS created_at,
+SELECT m.outbox_id AS id, 'send' AS topic, json_extract(m.payload, '$') AS payload,
+  d.error_code || ': ' || COALESCE(d.error_reason, '') AS error, (strftime('%Y-%m-%dT%H:%M:%fZ', d.failed_at / 1000.0, 'unixepoch')) AS created_at,
   r.tenant_id, m.to_email AS email, r.campaign_tag, r.send_batch_id
 FROM campaign_runs AS r
 JOIN messages AS m ON m.request_id = r.run_id AND m.source = 'article'
@@ -1521,12 +1533,12 @@ WHERE d.status = 'FAILED' AND d.error_code NOT IN ('RECIPIENT_SUPPRESSED', 'RECI
 CREATE VIEW email_outbox AS
 SELECT m.outbox_id AS "id", t.name AS "companyId", m.recipient_id AS "recipientId", m.external_id AS "externalId",
   m.to_email AS "to", COALESCE(d.subject, m.subject) AS "subject",
-  COALESCE($json m.payload $get_html, (SELECT p.html FROM templates AS p WHERE p.id = m.template_key)) AS "html",
+  COALESCE(json_extract(m.payload, '$.html'), (SELECT p.html FROM templates AS p WHERE p.id = m.template_key)) AS "html",
   d.status AS "status", d.attempts AS "attempts",
   d.error_code || COALESCE(': ' || d.error_reason, '') AS "lastError",
-  m.request_id AS "requestId", ($time m.created_at $end_time) AS "createdAt",
-  ($time m.scheduled_at $end_time) AS "scheduledAt",
-  ($time COALESCE(d.sent_at, d.failed_at) $end_time) AS "processedAt"
+  m.request_id AS "requestId", (strftime('%Y-%m-%dT%H:%M:%fZ', m.created_at / 1000.0, 'unixepoch')) AS "createdAt",
+  (strftime('%Y-%m-%dT%H:%M:%fZ', m.scheduled_at / 1000.0, 'unixepoch')) AS "scheduledAt",
+  (strftime('%Y-%m-%dT%H:%M:%fZ', COALESCE(d.sent_at, d.failed_at) / 1000.0, 'unixepoch')) AS "processedAt"
 FROM messages AS m
 JOIN deliveries AS d ON d.message_key = m.id
 JOIN tenants AS t ON t.id = m.tenant_id;
@@ -1539,20 +1551,23 @@ SELECT m.outbox_id AS "id", m.outbox_id AS "outboxId", t.name AS "companyId", m.
     OR EXISTS (SELECT 1 FROM provider_configurations AS c WHERE c.name = d.provider AND c.kind = 'ses')
     THEN d.provider_message_id END AS "sesMessageId",
   d.error_code AS "errorCode", d.error_reason AS "errorReason", d.attempts AS "attempts",
-  d.duration_ms AS "durationMs", m.request_id AS "requestId", ($time m.created_at $end_time) AS "createdAt",
-  ($time d.sent_at $end_time) AS "sentAt", ($time d.failed_at $end_time) AS "failedAt"
+  d.duration_ms AS "durationMs", m.request_id AS "requestId", (strftime('%Y-%m-%dT%H:%M:%fZ', m.created_at / 1000.0, 'unixepoch')) AS "createdAt",
+  (strftime('%Y-%m-%dT%H:%M:%fZ', d.sent_at / 1000.0, 'unixepoch')) AS "sentAt", (strftime('%Y-%m-%dT%H:%M:%fZ', d.failed_at / 1000.0, 'unixepoch')) AS "failedAt"
 FROM messages AS m
 JOIN deliveries AS d ON d.message_key = m.id
 JOIN tenants AS t ON t.id = m.tenant_id;
 
 CREATE VIEW email_events AS
-SELECT e.id AS "id", m.outbox_id AS "emailLogId", e.type AS "type", $json e.metadata $end_json AS "metadata",
-  ($time e.created_at $end_time) AS "createdAt"
+SELECT e.id AS "id", m.outbox_id AS "emailLogId", e.type AS "type", json_extract(e.metadata, '$') AS "metadata",
+  (strftime('%Y-%m-%dT%H:%M:%fZ', e.created_at / 1000.0, 'unixepoch')) AS "createdAt"
 FROM messages AS m
 JOIN events AS e ON e.message_key = m.id;
 
 CREATE VIEW recipients AS
 SELECT c.contact_id AS "id", t.name AS "companyId", c.email AS "email", c.name AS "name", c.status AS "status",
-  ($time c.created_at $end_time) AS "createdAt", ($time c.deleted_at $end_time) AS "deletedAt"
+  (strftime('%Y-%m-%dT%H:%M:%fZ', c.created_at / 1000.0, 'unixepoch')) AS "createdAt", (strftime('%Y-%m-%dT%H:%M:%fZ', c.deleted_at / 1000.0, 'unixepoch')) AS "deletedAt"
 FROM contacts AS c
 JOIN tenants AS t ON t.id = c.tenant_id;
+
+-- There is one tenant from the start, so that a single team needs no set-up.
+INSERT INTO tenants (name, created_at) VALUES ('default', CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER));

@@ -1,0 +1,80 @@
+"""The revisions of the schema, in order. Each is a file in `migrations/versions/` that declares its steps."""
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from runpy import run_path
+from typing import Final
+
+from mailwright.storage.statements import Dialect
+
+VERSIONS: Final = Path(__file__).parent / "migrations" / "versions"
+_FILE: Final = re.compile(r"(\d{4})_\w+\.py")
+_COMMENT: Final = re.compile(r"--[^\n]*\n")
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaStatement:
+    """A statement for each engine. Neighbouring statements run in one transaction; an empty one does nothing."""
+
+    sqlite: str
+    postgresql: str
+
+    def text(self, dialect: Dialect) -> str:
+        return self.sqlite if dialect == "sqlite" else self.postgresql
+
+
+Step = SchemaStatement
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """A change of the schema. Processes that know `oldest_compatible` and no later revision can run beside it."""
+
+    name: str
+    title: str
+    oldest_compatible: str
+    steps: tuple[Step, ...]
+
+
+def sql(both: str = "", *, sqlite: str = "", postgresql: str = "") -> SchemaStatement:
+    """Return a statement that is the same on both engines, or differs between them."""
+    return SchemaStatement(both or sqlite, both or postgresql)
+
+
+def read_script(module: str) -> tuple[Step, ...]:
+    """Return the statements of the SQL files beside a revision's module, one file for each engine."""
+    sqlite = (SchemaStatement(each, "") for each in _statements(Path(module).with_suffix(".sqlite.sql")))
+    postgresql = (SchemaStatement("", each) for each in _statements(Path(module).with_suffix(".postgresql.sql")))
+    return (*sqlite, *postgresql)
+
+
+def list_names() -> tuple[str, ...]:
+    """Return the names of all revisions that this version knows, the oldest first."""
+    return tuple(sorted(_files(VERSIONS)))
+
+
+def newest_revision() -> str:
+    return list_names()[-1]
+
+
+def load_revision(name: str) -> Revision:
+    """Return a revision. Its file is read only now, because most processes need none."""
+    return _load(_files(VERSIONS)[name])
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    return {match[1]: file for file in folder.iterdir() if (match := _FILE.fullmatch(file.name))}
+
+
+@cache
+def _load(file: Path) -> Revision:
+    declared = run_path(str(file))
+    title = declared["__doc__"].strip().splitlines()[0]
+    return Revision(file.name[:4], title, declared["OLDEST_COMPATIBLE"], tuple(declared["STEPS"]))
+
+
+def _statements(file: Path) -> list[str]:
+    text = _COMMENT.sub("", file.read_text(encoding="utf-8"))
+    return [part.strip() for part in text.split(";") if part.strip()]
