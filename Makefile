@@ -33,12 +33,12 @@ check: setup ## lint, format, types, import layers, wording, sizes and translati
 	$(BIN)/python -m tools.translations --check
 
 test: setup ## run the whole suite on SQLite, PostgreSQL and Valkey, and in a browser
-	@$(PYTHON) tools/browser.py
+	@$(PYTHON) tools/programs.py
 	@$(BIN)/python tools/manual.py
 	$(BIN)/pytest -n auto --dist worksteal -rfER
 
 test-all: setup ## run the suite, and the tests of pages, routes and doors on PostgreSQL too
-	@$(PYTHON) tools/browser.py
+	@$(PYTHON) tools/programs.py
 	@$(BIN)/python tools/manual.py
 	$(BIN)/pytest -n auto --dist worksteal -rfER --both-engines
 

@@ -34,6 +34,7 @@ from tests import examples  # noqa: F401 - registers the profiles
 from tests.builders import SECRET_KEY, Bench, a_bench
 from tests.engine_twins import StatementSites, without_twins
 from tests.engines import PostgresServer, Valkey, postgresql, sqlite_template, valkey_server
+from tests.pgbouncer import pgbouncer
 
 ENGINES = ["sqlite", "postgresql"]
 
@@ -88,6 +89,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--both-engines", action="store_true", help="run tests of surfaces on PostgreSQL too")
+    parser.addoption("--pgbouncer", action="store_true", help="put PgBouncer before each PostgreSQL database")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -243,7 +245,9 @@ async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
     else:
         server: PostgresServer = request.getfixturevalue("postgres_server")
         url = await server.create()
-        yield DatabaseAddress("postgresql", url)
+        has_pooler = request.config.getoption("--pgbouncer")
+        with pgbouncer(url, "transaction") if has_pooler else contextlib.nullcontext(url) as address:
+            yield DatabaseAddress("postgresql", address)
         await server.drop(url)
 
 

@@ -32,7 +32,7 @@ async def open_application_database(url: str | None) -> AsyncIterator[Database]:
     if url is None:
         raise ConfigurationInvalid(f"{SETTING}: not set; set it to the application's database, or use --database URL")
     parse_url(url, SETTING)
-    database = Database(url, is_ours=False, pool_size=2)
+    database = Database(url, is_ours=False, connections=4)
     try:
         yield database
     finally:

@@ -73,7 +73,7 @@ def make_profiles(
         http = HttpClient(connections=4)
         table = SupabaseProfiles(http, url, key.get_secret_value(), name, columns, sleep=sleep)
     else:
-        table = PostgresqlProfiles(Database(url, pool_size=2, is_ours=False), name, columns)
+        table = PostgresqlProfiles(Database(url, connections=4, is_ours=False), name, columns)
     return ProfileSource(database, table, settings.profiles_tenant)
 
 

@@ -92,7 +92,7 @@ async def restore(settings: Settings, clock: Clock, file: Path, *, key: Path | N
 
 @asynccontextmanager
 async def _opened(settings: Settings) -> AsyncIterator[Database]:
-    database = Database(settings.database_url)
+    database = Database(settings.database_direct_url or settings.database_url)
     try:
         yield database
     finally:
@@ -153,6 +153,11 @@ async def _keep_content(settings: Settings, database: Database, clock: Clock, fo
 async def _require_alone(database: Database, clock: Clock) -> None:
     """Require that no other process of Mailwright uses the database: messages that it accepts now would be lost."""
     workers = {presence.worker for presence in await list_present(database, clock.now())}
+    if database.has_pooler:
+        raise NotPossibleNow(
+            "A connection pooler hides which processes use the database. Set MAILWRIGHT_DATABASE_DIRECT_URL to the "
+            "address of the server itself, then restore again."
+        )
     sessions = await count_other_sessions(database)
     if workers or sessions:
         found = f"the worker {min(workers)}" if workers else f"{sessions} connections"

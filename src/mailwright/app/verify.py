@@ -52,7 +52,13 @@ def _frequency_cap(settings: Settings) -> None:
 
 
 def _database_addresses(settings: Settings) -> None:
-    parse_url(settings.database_url)
+    url = parse_url(settings.database_url)
+    if settings.database_direct_url is not None:
+        direct = parse_url(settings.database_direct_url, "MAILWRIGHT_DATABASE_DIRECT_URL")
+        if (direct.get_backend_name(), direct.database) != (url.get_backend_name(), url.database):
+            raise ConfigurationInvalid(
+                "MAILWRIGHT_DATABASE_DIRECT_URL: must name the same database as MAILWRIGHT_DATABASE_URL"
+            )
     if settings.notify_database_url is not None:
         parse_url(settings.notify_database_url, "MAILWRIGHT_NOTIFY_DATABASE_URL")
     if settings.outbox_database_url is not None:

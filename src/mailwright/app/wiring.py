@@ -22,7 +22,7 @@ from mailwright.access.passkeys import Passkeys
 from mailwright.access.second_factors import SecondFactors
 from mailwright.access.sessions import Sessions
 from mailwright.access.users import Users
-from mailwright.app.databases import open_database, valkey_client
+from mailwright.app.databases import make_wake, open_database, valkey_client
 from mailwright.app.default_sender import make_signer, sender_of
 from mailwright.app.dmarc import make_dmarc_recorder
 from mailwright.app.feeds import fetch_feed
@@ -413,7 +413,8 @@ def engine_with(
 
 
 def build_engine(settings: Settings, clock: Clock, database: Database, named: NamedProviders = NO_PROVIDERS) -> Engine:
-    wake = Wake(valkey := valkey_client(settings.redis_url))
+    valkey = valkey_client(settings.redis_url)
+    wake = make_wake(settings, database, valkey)
     database_ledger = DatabaseLedger(database, clock)
     acceptor = Acceptor(database, clock, wake.announce)
     directory = make_directory(settings, database, clock)

@@ -88,6 +88,23 @@ class Settings(_ProviderFields, BaseSettings):
             description="Database: `sqlite:///file.db` or `postgresql://user:password@host/name`.",
         ),
     ] = "sqlite:///mailwright.db"
+    database_direct_url: Annotated[
+        str | None,
+        Field(
+            alias="MAILWRIGHT_DATABASE_DIRECT_URL",
+            json_schema_extra=HAS_PASSWORD,
+            description="The same PostgreSQL database without its connection pooler, for wake-ups and restores.",
+        ),
+    ] = None
+    database_connections: Annotated[
+        int,
+        Field(
+            alias="MAILWRIGHT_DATABASE_CONNECTIONS",
+            ge=4,
+            le=200,
+            description="Maximum number of connections to PostgreSQL of each process.",
+        ),
+    ] = 12
     state: Annotated[
         Path,
         Field(

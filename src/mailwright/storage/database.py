@@ -97,10 +97,11 @@ class Database:
     """The connections of a process. Create one per process, and close it."""
 
     def __init__(
-        self, url: str, *, pool_size: int = 10, is_ours: bool = True, secret_box: SecretBox | None = None
+        self, url: str, *, connections: int = 12, is_ours: bool = True, secret_box: SecretBox | None = None
     ) -> None:
         """Open the database. Pass `is_ours=False` to leave the journal mode of a SQLite file unchanged.
 
+        `connections` is the maximum number of connections to PostgreSQL.
         `secret_box` encrypts and decrypts the stored secrets; without it, they cannot be used.
         """
         self.url = parse_url(url)
@@ -117,13 +118,19 @@ class Database:
         else:
             from mailwright.storage import hot_postgresql, postgresql, postgresql_servers  # noqa: PLC0415 - slow to import
 
-            servers = postgresql_servers.PostgresqlServers(self.url)
-            self._connections = postgresql.PostgresqlConnections(servers, pool_size)
-            self._hot = hot_postgresql.PostgresqlHotPath(servers, pool_size)
+            self._servers = servers = postgresql_servers.PostgresqlServers(self.url)
+            hot = max(1, connections // 3)
+            self._connections = postgresql.PostgresqlConnections(servers, connections - hot)
+            self._hot = hot_postgresql.PostgresqlHotPath(servers, hot)
             self._write_lock = None
         name = str(self.url.database)
         self._durability = _Durability(self._hot, "The database cannot store this now", name)
         self._reach = _Durability(self._hot, "The database cannot be reached", name)
+
+    @property
+    def has_pooler(self) -> bool:
+        """Whether a connection pooler is before the PostgreSQL server. It is known after the first connection."""
+        return self.dialect == "postgresql" and self._servers.has_pooler
 
     @asynccontextmanager
     async def _exclusive_write(self) -> AsyncIterator[None]:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import asyncpg
 
 from mailwright.storage.hot import Change, ErrorTypes, Work, row_class_of
+from mailwright.storage.postgresql_connection import DriverConnection
 from mailwright.storage.postgresql_servers import CONNECT_SECONDS, PostgresqlServers
 from mailwright.storage.statements import Statement, merged
 
@@ -25,13 +26,6 @@ _STALLED_SECONDS = 10
 
 # PostgreSQL rolls back one of two deadlocked transactions, which then runs again.
 MAX_DEADLOCK_RETRIES = 3
-
-
-class _Connection(asyncpg.Connection):  # type: ignore[misc]
-    """A connection that needs no reset: it leaves no session variable, cursor or listener behind."""
-
-    def get_reset_query(self) -> str:
-        return ""
 
 
 class PostgresqlHotPath:
@@ -65,11 +59,11 @@ class PostgresqlHotPath:
         """Send the changes as one statement, which is its own transaction and takes one round trip."""
         text = merged(tuple(change.statement for change in changes))
         values = [value for change in changes for value in change.statement.bind("postgresql", change.parameters)[1]]
-        async with self._connection(None) as connection:
-            try:
+        try:
+            async with self._connection(None) as connection, connection.around_statement():
                 await connection.execute(text, *values, *(change.expected for change in changes))
-            except (asyncpg.InvalidTextRepresentationError, asyncpg.DeadlockDetectedError):
-                return False
+        except (asyncpg.InvalidTextRepresentationError, asyncpg.DeadlockDetectedError):
+            return False
         return True
 
     @asynccontextmanager
@@ -101,12 +95,12 @@ class PostgresqlHotPath:
                     connect=self._connect,
                     min_size=0,
                     max_size=self._size,
-                    connection_class=_Connection,
+                    connection_class=DriverConnection,
                     max_cached_statement_lifetime=_PLAN_SECONDS,
                 )
             return self._pool
 
-    async def _connect(self, *_: Any, **arguments: Any) -> asyncpg.Connection:
+    async def _connect(self, *_: Any, **arguments: Any) -> DriverConnection:
         return await self._servers.connect(_BY_KEY, **arguments)
 
 

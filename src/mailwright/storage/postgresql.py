@@ -35,6 +35,18 @@ class PostgresqlDialect(PGDialect_asyncpg):
         is_lost: bool = super().is_disconnect(e, connection, cursor)  # type: ignore[no-untyped-call]
         return is_lost or getattr(e, "sqlstate", None) == _READ_ONLY
 
+    def on_connect(self) -> Callable[[Any], None]:
+        """Prepare each statement where it is used, if it is forgotten after the transaction."""
+        configure = super().on_connect()  # type: ignore[no-untyped-call]
+
+        def connect(adapted: Any) -> None:
+            configure(adapted)
+            if not adapted.driver_connection.keeps_statements:
+                adapted._prepared_statement_cache = None
+                adapted._prepared_statement_name_func = str  # The empty name: the next statement replaces it.
+
+        return connect
+
     def _server(self) -> tuple[object, ...]:
         return self.server_version_info, self._backslash_escapes
 
@@ -62,7 +74,7 @@ class PostgresqlConnections:
         self._engine = create_async_engine(
             "postgresql+mailwright://",
             pool_size=size,
-            max_overflow=size,
+            max_overflow=0,
             pool_timeout=CONNECT_SECONDS,
             async_creator=partial(servers.connect, command_timeout=_COMMAND_SECONDS),
             execution_options={"compiled_cache": COMPILED},

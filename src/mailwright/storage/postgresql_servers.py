@@ -1,14 +1,18 @@
-"""Connect to the first suitable server of a PostgreSQL URL, and notice a server that vanishes."""
+"""Connect to the first suitable server of a PostgreSQL URL, and notice poolers, and servers that vanish."""
 
 import random
+import secrets
 import socket
 import ssl
+from enum import Enum, auto
 from typing import Any, Final
 
 import asyncpg
 from asyncpg.exceptions import TargetServerAttributeNotMatched
 from sqlalchemy.engine import URL
 
+from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.storage.postgresql_connection import DriverConnection, PooledConnection
 from mailwright.storage.postgresql_url import Server, servers_of
 
 # A server that does not respond for this long is left for the next one.
@@ -36,11 +40,9 @@ _PASSED_ON: Final = (
     "krbsrvname",
     "gsslib",
 )
-_SERVER_SETTINGS: Final = {
-    "application_name": "mailwright",
-    # Override the server's default, so that an accepted message is always on disk.
-    "synchronous_commit": "on",
-    "jit": "off",
+# Override the server's defaults, so that an accepted message is always on disk.
+_EACH_TRANSACTION: Final = {"synchronous_commit": "on", "jit": "off"}
+_CONNECTION_SETTINGS: Final = {
     # A worker that vanishes must not keep its locks: the server probes the connection, too.
     "tcp_keepalives_idle": "5",
     "tcp_keepalives_interval": "2",
@@ -51,6 +53,10 @@ _SERVER_SETTINGS: Final = {
 
 # As in libpq, a refused sign-in does not lead to the next server.
 _NEXT_SERVER: Final = (OSError, TargetServerAttributeNotMatched, asyncpg.CannotConnectNowError)
+# PgBouncer refuses settings of the connection with this text, unless its `ignore_startup_parameters` names them.
+_REFUSED_SETTING: Final = "unsupported startup parameter"
+# Its refusal of transactions in the pool mode `statement`.
+_NO_TRANSACTIONS: Final = "transaction blocks not allowed"
 
 
 class PostgresqlServers:
@@ -68,12 +74,18 @@ class PostgresqlServers:
         self._wanted = ("standby", "any") if wanted == "prefer-standby" else (wanted,)
         self._port = query.get("port")
         self._login = {"user": url.username, "password": url.password or None, "database": url.database}
-        self._settings = _server_settings(query)
+        self._settings = _names(query)
+        # Whether each server is behind a connection pooler, and whether that keeps prepared statements.
+        self._poolers: dict[Server | None, Pooler] = {}
         self._tls = _tls(query)
         self._dsn = str(URL.create("postgresql", query={name: query[name] for name in _PASSED_ON if name in query}))
         self._probes = _probes(query)
 
-    async def connect(self, settings: dict[str, str] | None = None, **arguments: Any) -> asyncpg.Connection:
+    @property
+    def has_pooler(self) -> bool:
+        return any(pooler is not Pooler.NONE for pooler in self._poolers.values())
+
+    async def connect(self, settings: dict[str, str] | None = None, **arguments: Any) -> DriverConnection:
         """Connect. `settings` are further server settings, `arguments` those of the driver."""
         problems: list[str] = []
         for wanted in self._wanted:
@@ -91,9 +103,56 @@ class PostgresqlServers:
 
     async def _connect_to(
         self, server: Server | None, wanted: str, settings: dict[str, str], arguments: dict[str, Any]
-    ) -> asyncpg.Connection:
+    ) -> DriverConnection:
+        pooler = self._poolers.get(server)
+        if pooler is None:
+            connection, pooler = await self._find_pooler(server, wanted, settings, arguments)
+            self._poolers[server] = pooler
+            if pooler is Pooler.NONE:
+                return connection
+            await connection.close()
+        return await self._open(server, wanted, pooler, settings, arguments)
+
+    async def _find_pooler(
+        self, server: Server | None, wanted: str, settings: dict[str, str], arguments: dict[str, Any]
+    ) -> "tuple[DriverConnection, Pooler]":
+        """Connect, and return the kind of pooler. A pooler presents a process of its own instead of the server's."""
+        try:
+            connection = await self._open(server, wanted, Pooler.NONE, settings, arguments)
+        except asyncpg.ProtocolViolationError as error:
+            if _REFUSED_SETTING not in str(error):
+                raise
+        else:
+            if await _returns_row(connection, f"WHERE pg_backend_pid() = {connection.get_server_pid()}"):
+                return connection, Pooler.NONE
+            await connection.close()
+        connection = await self._open(server, wanted, Pooler.PLAIN, settings, arguments)
+        try:
+            return connection, await _kind_of_pooler(connection)
+        except asyncpg.PostgresError as error:
+            if _NO_TRANSACTIONS not in str(error):
+                raise
+            raise ConfigurationInvalid(
+                "The connection pooler of the database allows single statements only. Mailwright needs transactions: "
+                "set `pool_mode = transaction` in the pooler."
+            ) from error
+
+    async def _open(
+        self, server: Server | None, wanted: str, pooler: "Pooler", settings: dict[str, str], arguments: dict[str, Any]
+    ) -> DriverConnection:
         seconds = self._seconds or (CONNECT_SECONDS if len(self._servers) == 1 else _NEXT_HOST_SECONDS)
-        connection = await asyncpg.connect(
+        each_transaction = {**_EACH_TRANSACTION, **settings}
+        if pooler is Pooler.NONE:
+            arguments = {
+                **arguments,
+                "connection_class": DriverConnection,
+                "server_settings": {**self._settings, **_CONNECTION_SETTINGS, **each_transaction},
+            }
+        else:
+            arguments = {**arguments, "connection_class": PooledConnection, "server_settings": self._settings}
+            if pooler is Pooler.PLAIN:
+                arguments["statement_cache_size"] = 0
+        connection: DriverConnection = await asyncpg.connect(
             self._dsn,
             host=None if server is None else server.host,
             port=self._port if server is None else server.port,
@@ -101,19 +160,45 @@ class PostgresqlServers:
             **self._tls,
             timeout=seconds,
             target_session_attrs=wanted,
-            server_settings={**self._settings, **settings},
             **arguments,
         )
+        connection.begins_with(each_transaction)
+        connection.keeps_statements = pooler is not Pooler.PLAIN
         if server is not None and not server.is_socket:
             for option in self._probes:
                 connection._transport.get_extra_info("socket").setsockopt(*option)
         return connection
 
 
-def _server_settings(query: dict[str, str]) -> dict[str, str]:
-    settings = dict(_SERVER_SETTINGS)
-    if name := query.get("application_name") or query.get("fallback_application_name"):
-        settings["application_name"] = name
+class Pooler(Enum):
+    """A connection pooler before the server, such as PgBouncer. Its clients share connections between transactions."""
+
+    NONE = auto()
+    PLAIN = auto()
+    KEEPS_STATEMENTS = auto()  # A prepared statement is there in each transaction of the client that prepared it.
+
+
+async def _kind_of_pooler(connection: DriverConnection) -> Pooler:
+    """Find out whether the pooler keeps prepared statements: it then gives them names of its own at the server."""
+    name = f"mailwright_{secrets.token_hex(8)}"
+    async with connection.transaction():
+        await connection.prepare("SELECT 1", name=name)
+        if not await _returns_row(connection, f"FROM pg_prepared_statements WHERE name = '{name}'"):
+            return Pooler.KEEPS_STATEMENTS
+        await connection.execute(f"DEALLOCATE {name}")
+    return Pooler.PLAIN
+
+
+async def _returns_row(connection: DriverConnection, rest: str) -> bool:
+    """Run a query in one message, which needs no prepared statement."""
+    tag: str = await connection.execute(f"SELECT 1 {rest}")
+    return tag != "SELECT 0"
+
+
+def _names(query: dict[str, str]) -> dict[str, str]:
+    """Return the settings that a connection pooler passes on, too."""
+    name = query.get("application_name") or query.get("fallback_application_name")
+    settings = {"application_name": name or "mailwright"}
     if options := query.get("options"):
         settings["options"] = options
     return settings
