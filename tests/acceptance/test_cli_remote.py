@@ -11,6 +11,7 @@ from mailwright.domain.clock import ManualClock
 from mailwright.storage.database import Database
 from tests.acceptance.commands import Commands
 from tests.api import Api, an_api, on_a_socket
+from tests.pictures import a_png
 
 FILTER = '{"tag": "vip"}'
 
@@ -79,6 +80,18 @@ async def test_remote_rules_reports_and_logs_are_those_of_the_key(far: Commands)
     actions = [each["action"] for each in (await far.ok("audit-log", "--json", "--limit", "2")).json]
     assert actions == ["retention.remove", "retention.set"]
     assert "The archive of news is empty." in (await far.ok("archive", "list", "news")).out
+
+
+async def test_remote_files_are_uploaded(far: Commands) -> None:
+    logo = far.folder / "logo.png"
+    logo.write_bytes(a_png())
+    assert "/images/" in (await far.ok("image", "upload", str(logo), "--alt", "Logo")).out
+    [listed] = (await far.ok("image", "list", "--json")).json
+    assert (listed["name"], listed["alt"]) == ("logo.png", "Logo")
+    await far.ok("image", "delete", "logo.png")
+    assert (await far.ok("image", "restore", "logo.png")).out == "Restored logo.png.\n"
+    refused = await far.run("dmarc", "import", str(logo))
+    assert (refused.code, refused.out.startswith("refused: logo.png")) == (1, True)
 
 
 async def test_remote_errors_name_options_and_exit_codes(far: Commands, api: Api) -> None:

@@ -49,6 +49,13 @@ class Context:
         return None if self.sees_all_tenants else self.caller.tenant_id
 
     @property
+    def server(self) -> "Engine":
+        """The services of the server, for actions without a command."""
+        if self.engine is None:
+            raise TypeError("Only a server performs this action.")
+        return self.engine
+
+    @property
     def actor(self) -> str:
         """The caller's name in the audit log."""
         return self.caller.audit_name

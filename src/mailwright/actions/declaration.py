@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from types import NoneType
@@ -134,6 +134,33 @@ Line = str | tuple[Any, ...] | Aside | Badge | Table | TableOf
 Shown = str | Table | Details | Callable[[Any, Mapping[str, Any]], Iterable[Line]]
 
 
+class FileBody(NamedTuple):
+    """The body of a request is a file, which the function takes as `file`. A command takes its path."""
+
+    media_types: tuple[str, ...]
+    help: str = ""
+    max_bytes: int | None = None  # A form can bring it, too. None: the file is read as it arrives.
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A file that a request or a command brings."""
+
+    name: str
+    parts: AsyncIterator[bytes]
+
+    async def read(self) -> bytes:
+        return b"".join([part async for part in self.parts])
+
+
+@dataclass(frozen=True, slots=True)
+class CsvFile:
+    """A CSV file as the result of an action. Without a name, browsers name it after the address."""
+
+    parts: AsyncIterable[bytes | str]
+    name: str = ""
+
+
 class OtherStatus(NamedTuple):
     """Another HTTP status, for some results of an action."""
 
@@ -172,7 +199,9 @@ class DeclaredAction:
     conflicts: bool  # whether the state of an object can prevent the action
     input: type[BaseModel] | None
     query: type[RequestModel] | None  # the query parameters of a request that can also have a body
-    result: type[ResponseModel] | None  # None: no result, or a dict of any form
+    result: type[ResponseModel] | None  # None: no result, a file, or a dict of any form
+    file_body: FileBody | None
+    is_csv: bool  # whether the result is a `CsvFile`
 
     @property
     def name(self) -> str:
@@ -184,7 +213,7 @@ class DeclaredAction:
 
     @property
     def has_body(self) -> bool:
-        return self.input is not None and self.method not in _WITHOUT_BODY
+        return self.input is not None and self.method not in _WITHOUT_BODY and self.file_body is None
 
     @property
     def fields(self) -> "dict[str, FieldInfo]":
@@ -285,24 +314,30 @@ class Noun:
         agent: AgentTool | None = None,
         conflicts: bool = False,
         command_defaults: Mapping[str, Any] | None = None,
+        body: FileBody | None = None,
     ) -> Callable[[Run], Run]:
         """Declare an action. Python refuses a declaration without `scope` and `audit` when its module is imported.
 
         A path that begins with `/v1/` is complete; others follow the path of the noun. The argument `query` of a
-        function holds query parameters.
+        function holds query parameters. The arguments are those of the path, then `file`, then the input.
         """
 
         def declare(run: Run) -> Run:
             hints = get_type_hints(run, include_extras=False)
             _, *names = inspect.signature(run).parameters  # The first one is the context.
             models = {name: hints[name] for name in names if _is_model(hints[name], BaseModel)}
-            query = models.pop("query", None) if method not in _WITHOUT_BODY else None
+            query = models.pop("query", None) if method not in _WITHOUT_BODY and body is None else None
             inputs = list(models.values())
             result = hints["return"] if _is_model(hints["return"], ResponseModel) else None
             placeholders = [snake_case(name) for name in _PLACEHOLDER.findall(path)]
-            parameters = tuple(name for name in names if not _is_model(hints[name], BaseModel))
-            if sorted(parameters) != sorted(placeholders) or len(inputs) > 1:
-                raise TypeError(f"{run.__qualname__} must take the placeholders of {path!r} and at most one input.")
+            parameters = tuple(
+                name for name in names if not _is_model(hints[name], BaseModel) and hints[name] is not Upload
+            )
+            takes_file = Upload in hints.values()
+            if sorted(parameters) != sorted(placeholders) or len(inputs) > 1 or takes_file is (body is None):
+                raise TypeError(
+                    f"{run.__qualname__} must take the placeholders of {path!r}, its file and at most one input."
+                )
             action = DeclaredAction(
                 noun=self,
                 run=run,
@@ -327,6 +362,8 @@ class Noun:
                 input=inputs[0] if inputs else None,
                 query=query,
                 result=result,
+                file_body=body,
+                is_csv=hints["return"] is CsvFile,
             )
             self.actions.append(action)
             return run

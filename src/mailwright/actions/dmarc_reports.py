@@ -1,17 +1,19 @@
 """DMARC reports: who sends with your domains, and what receivers did with it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from mailwright.actions.context import Context
-from mailwright.actions.declaration import Aside, Line, Moment, Noun, Table, time_of
-from mailwright.app.dmarc import require_reported_domain
+from mailwright.actions.declaration import MANAGE, Aside, FileBody, Line, Moment, Noun, Table, Upload, time_of
+from mailwright.app.dmarc import make_dmarc_recorder, require_reported_domain
 from mailwright.app.sender_directory import make_directory
 from mailwright.domain.address import both_forms
 from mailwright.domain.clock import DAY
-from mailwright.events.dmarc.recorder import ImportedReport, ImportOutcome
+from mailwright.events.dmarc.recorder import ImportOutcome
+from mailwright.events.dmarc.unpack import MAX_FILE_BYTES
 from mailwright.outbox.dmarc_reports import DEFAULT_DAYS, MAX_DAYS, list_refusals, list_totals, load_domain_report
 from mailwright.schemas.base import ResponseModel, Time, combine
 from mailwright.sources.api.fields import RequestModel
@@ -135,13 +137,29 @@ class DmarcReportResponse(DmarcDomainResponse):
     refused: list[DmarcRefusalResponse]
 
 
-def dmarc_import_response(imported: Sequence[ImportedReport]) -> DmarcImportResponse:
-    outcomes = [each.outcome for each in imported]
+class DmarcImportQuery(RequestModel):
+    file_name: Annotated[str, Field(max_length=255, description="The name of the file, for error messages.")] = ""
+
+
+@noun.post(
+    status=HTTPStatus.OK,
+    scope=MANAGE,
+    audit=None,
+    body=FileBody(
+        ("application/xml", "application/gzip", "application/zip", "message/rfc822", "application/octet-stream"),
+        max_bytes=MAX_FILE_BYTES,
+    ),
+)
+async def import_file(at: Context, file: Upload, wanted: DmarcImportQuery) -> DmarcImportResponse:
+    """Store the aggregate reports in a file: XML, gzip, zip, or an email with them. A report is stored once."""
+    recorder = make_dmarc_recorder(at.settings, at.database, at.clock) if at.engine is None else at.engine.dmarc
+    found = await recorder.import_file(at.tenant_id, await file.read(), wanted.file_name or file.name)
+    outcomes = [each.outcome for each in found]
     return DmarcImportResponse(
         stored=outcomes.count(ImportOutcome.STORED),
         repeated=outcomes.count(ImportOutcome.REPEATED),
         refused=outcomes.count(ImportOutcome.REFUSED),
-        reports=imported,
+        reports=found,
     )
 
 

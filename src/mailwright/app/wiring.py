@@ -239,6 +239,7 @@ class Engine(EngineSettings):
     images: ImageStore
     templates: TemplateStore
     import_uploads: ImportUploads
+    switch_uploads: SwitchUploads
     # Sources.
     campaigns: Campaigns
     campaign_guard: CampaignGuardActions
@@ -456,6 +457,7 @@ def build_engine(settings: Settings, clock: Clock, database: Database, named: Na
         images=images,
         templates=templates,
         import_uploads=_import_uploads(settings, clock, database),
+        switch_uploads=_switch_uploads(settings, clock, database),
         campaigns=Campaigns(database, clock, templates, rules, guard_rails(settings)),
         campaign_guard=CampaignGuardActions(database, clock, guard_rails(settings)),
         slices=SliceStore(database, clock, templates),
@@ -643,10 +645,9 @@ def make_campaign_repeats(engine: Engine) -> CampaignRepeats:
     )
 
 
-def make_switch_uploads(engine: Engine) -> SwitchUploads:
-    largest = engine.settings.import_bytes
-    moving = SwitchOvers(engine.database, engine.clock, largest=largest)
-    return SwitchUploads(moving, engine.settings.imports, largest=largest)
+def _switch_uploads(settings: Settings, clock: Clock, database: Database) -> SwitchUploads:
+    moving = SwitchOvers(database, clock, largest=settings.import_bytes)
+    return SwitchUploads(moving, settings.imports, largest=settings.import_bytes)
 
 
 def _campaign_scheduler(engine: Engine) -> CampaignScheduler:

@@ -79,7 +79,7 @@ COMMANDS: Final = (
 
 # The commands that are derived from the actions alone. Other commands have a module here.
 DERIVED: Final = frozenset(
-    "audit-log brand form key list report-source segment sending shadow suppression tenant".split()  # noqa: SIM905
+    "audit-log brand form image key list report-source segment sending shadow suppression tenant".split()  # noqa: SIM905
 )
 
 # Hidden aliases: the plural command names of earlier versions, so that existing scripts keep working.

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
+from mailwright.actions.imports import import_preview_response, import_response
 from mailwright.audience import export, lists, segments
 from mailwright.audience.export import ExportSelection
 from mailwright.audience.importing.columns import SKIPPED, ImportColumn
@@ -25,8 +26,6 @@ from mailwright.cli.output import aside, out, print_json, print_rows
 from mailwright.domain.errors import InvalidInput
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
-from mailwright.schemas.base import extend
-from mailwright.schemas.imports import ImportReportResponse, import_preview_response, import_response
 from mailwright.texts.subscription_answers import answers_text
 
 INTERRUPTED = 130  # The exit code that shells use after Ctrl-C.
@@ -122,7 +121,7 @@ def import_command(
         aside.print("Interrupted. Run the same command again to resume.")
         raise typer.Exit(INTERRUPTED) from None
     if as_json:
-        print_json(extend(ImportReportResponse, import_response(done), report=str(report_file)).to_dict())
+        print_json({**import_response(done).to_dict(), "report": str(report_file)})
         return
     out.print(f"{_counts(done)} Report: {report_file}", markup=False, soft_wrap=True)
 

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from mailwright.actions.moves import MoveCountsResponse
 from mailwright.audience.switching.archives import unpacked
 from mailwright.audience.switching.exports import ExportFile
 from mailwright.audience.switching.moving import SwitchOver, SwitchOvers
@@ -15,7 +16,6 @@ from mailwright.cli.options import Json, Tenant
 from mailwright.cli.output import out, print_json
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
-from mailwright.schemas.moves import MoveCountsResponse
 
 Files = Annotated[
     list[Path] | None,

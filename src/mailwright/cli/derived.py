@@ -3,14 +3,16 @@
 A command runs its action on this installation, or with `--server` on another one, over HTTP.
 """
 
+import asyncio
 import inspect
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from enum import Enum
 from functools import partial
 from http import HTTPStatus
+from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal, get_origin
 
@@ -36,6 +38,7 @@ from mailwright.actions.declaration import (
     Table,
     TableOf,
     TwoLines,
+    Upload,
     camel_case,
 )
 from mailwright.actions.inputs import find_annotation, help_of, plain_type, read_input
@@ -54,6 +57,7 @@ from mailwright.schemas.paging import MAX_PAGE, Page
 from mailwright.sources.api.validation import parse
 
 _MAX_ROWS: Final = 100_000
+_PART_BYTES: Final = 256 * 1024
 _TONES: Final = {
     "good": ("✓", "green"),
     "waiting": ("○", "cyan"),
@@ -99,10 +103,15 @@ def make_command(action: DeclaredAction) -> Callable[..., None]:
             **_written(action, given.pop("file", None), partial(perform, path=path, tenant=tenant)),
             **_values(action, given),
         }
-        result = perform(action, values, path=path, tenant=tenant)
+        result = perform(action, values, path=path, tenant=tenant, upload=given.pop("upload", None))
         print_result(action, result, {"tenant": tenant, **path, **given}, as_json=as_json)
 
     parameters = [_path_parameter(action.noun, name) for name in action.parameters]
+    if action.file_body is not None:
+        argument = typer.Argument(
+            metavar="FILE", exists=True, dir_okay=False, help=action.file_body.help, show_default=False
+        )
+        parameters.append(_parameter("upload", Annotated[Path, argument]))
     parameters += [
         _field_parameter(action, name, field)
         for name, field in fields.items()
@@ -129,12 +138,14 @@ def perform(
     path: Mapping[str, str],
     tenant: str | None = tenants.DEFAULT,
     creates: bool = False,
+    upload: Path | None = None,
 ) -> Any:
     """Run the action on this installation, or with `--server` on another one. `values` has the names of the API."""
     if remote.server() is not None:
-        return _read_pages(action, partial(_call, action, path=path, tenant=tenant), values)
+        return _read_pages(action, partial(_call, action, path=path, tenant=tenant, upload=upload), values)
     creates = creates or action.status == HTTPStatus.CREATED
-    return _read_pages(action, partial(_run, action, path=path, tenant=tenant, creates=creates), values)
+    work = partial(_run, action, path=path, tenant=tenant, creates=creates, upload=upload)
+    return _read_pages(action, work, values)
 
 
 def console_context(at: Installation, **more: Any) -> Context:
@@ -143,7 +154,13 @@ def console_context(at: Installation, **more: Any) -> Context:
 
 
 def _run(
-    action: DeclaredAction, values: dict[str, Any], *, path: Mapping[str, str], tenant: str | None, creates: bool
+    action: DeclaredAction,
+    values: dict[str, Any],
+    *,
+    path: Mapping[str, str],
+    tenant: str | None,
+    creates: bool,
+    upload: Path | None,
 ) -> Any:
     """Run the action on this installation. If `tenant` is None, on all tenants."""
 
@@ -158,7 +175,8 @@ def _run(
             context = replace(context, caller=Caller(owner.id, owner.name, actor=CONSOLE))
         context = replace(context, zone=display.zone)
         body, query = _split(action, values)
-        given: list[Any] = [*path.values(), *await read_input(action, context, body)]
+        file = [] if upload is None else [Upload(upload.name, _read_parts(upload))]
+        given: list[Any] = [*path.values(), *file, *await read_input(action, context, body)]
         if action.query is not None:
             given.append(parse(action.query, query))
         return await action.run(context, *given)
@@ -166,20 +184,28 @@ def _run(
     return run(work, creates=creates)
 
 
-def _call(action: DeclaredAction, values: dict[str, Any], *, path: Mapping[str, str], tenant: str | None) -> Any:
+def _call(
+    action: DeclaredAction, values: dict[str, Any], *, path: Mapping[str, str], tenant: str | None, upload: Path | None
+) -> Any:
     """Run the action on another server. Its API key decides the tenant."""
     if tenant not in (None, tenants.DEFAULT):
         raise InvalidInput("has no effect with --server: the API key belongs to a tenant.", field="--tenant")
     given, query = _split(action, values)
     body = {"body": given} if action.has_body else {}
     query = query if action.has_body else {**given, **query}
-    content = remote.request(action.method, action.url(path), query=_query(query), **body)
+    content = remote.request(action.method, action.url(path), query=_query(query), file=upload, **body)
     if action.result is None:
         return json.loads(content) if content else None
     try:
         return action.result.model_validate_json(content, extra="ignore")  # A newer server may add fields.
     except ValidationError as error:
         raise remote.ServerUnreachable("The server answers like another version of Mailwright.") from error
+
+
+async def _read_parts(file: Path) -> AsyncIterator[bytes]:
+    with await asyncio.to_thread(file.open, "rb") as opened:
+        while part := await asyncio.to_thread(opened.read, _PART_BYTES):
+            yield part
 
 
 def _split(action: DeclaredAction, values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -5,9 +5,10 @@ import os
 from collections.abc import Mapping
 from http import HTTPStatus
 from http.client import HTTPException
+from pathlib import Path
 from typing import Any, Final
 from urllib.error import HTTPError
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from mailwright.cli.output import aside
@@ -71,7 +72,9 @@ def require_local(what: str) -> None:
         )
 
 
-def request(method: str, path: str, *, query: Mapping[str, Any] | None = None, body: Any = None) -> bytes:
+def request(
+    method: str, path: str, *, query: Mapping[str, Any] | None = None, body: Any = None, file: Path | None = None
+) -> bytes:
     """Call the API of the server and return the content of the response."""
     key = os.environ.get(KEY_VARIABLE)
     if not key:
@@ -83,6 +86,9 @@ def request(method: str, path: str, *, query: Mapping[str, Any] | None = None, b
         headers["Content-Type"] = "application/json"
     suffix = f"?{urlencode(query, doseq=True)}" if query else ""
     content = None if body is None else json.dumps(body).encode()
+    if file is not None:
+        headers |= {"Content-Type": "application/octet-stream", "X-File-Name": quote(file.name)}
+        content = file.read_bytes()
     wanted = Request(f"{_Target.url}{path}{suffix}", content, headers, method=method)  # noqa: S310 - http and https only
     try:
         with build_opener(_NoRedirects).open(wanted, timeout=_TIMEOUT_SECONDS) as response:

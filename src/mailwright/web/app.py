@@ -7,7 +7,7 @@ from fastapi import FastAPI
 from starlette.routing import BaseRoute
 
 from mailwright import __version__
-from mailwright.app.wiring import Engine, make_switch_uploads
+from mailwright.app.wiring import Engine
 from mailwright.checks.health_watch import HealthWatch
 from mailwright.web import api_reference, manual
 from mailwright.web.api import (
@@ -17,15 +17,11 @@ from mailwright.web.api import (
     campaign_reports,
     contact_events,
     contacts,
-    dmarc_reports,
     email,
     forecast,
     health,
-    images,
-    imports,
     inbound,
     mailouts,
-    moves,
     notifications,
     progress,
     reports,
@@ -52,12 +48,8 @@ from mailwright.web.tracked_links import TrackedLinks
 
 API = (
     email,
-    imports,
-    moves,
     contacts,
     contact_events,
-    dmarc_reports,
-    images,
     forecast,
     campaign_exclusions,
     campaign_approvals,
@@ -103,12 +95,10 @@ def create_app(engine: Engine) -> FastAPI:
     )
     live_updates, result_cache = LiveUpdates(engine.database, engine.clock), ResultCache()
 
-    switch_uploads = make_switch_uploads(engine)
-
     async def finish() -> None:
         await live_updates.finish()
         await engine.import_uploads.close()
-        await switch_uploads.close()
+        await engine.switch_uploads.close()
 
     async def run_upkeep() -> None:
         await engine.failed_sign_ins.delete_expired()
@@ -117,7 +107,6 @@ def create_app(engine: Engine) -> FastAPI:
     app.state.engine = engine
     app.state.live_updates = live_updates
     app.state.result_cache = result_cache
-    app.state.switch_uploads = switch_uploads
     app.state.health_watch = HealthWatch(engine.settings, engine.database, engine.clock)
     app.state.stop = live_updates.close
     app.state.finish = finish

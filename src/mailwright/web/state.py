@@ -1,11 +1,10 @@
-"""Access the shared services of the application in a request: engine, live updates, result cache and uploads."""
+"""Access the shared services of the application in a request: engine, live updates and result cache."""
 
 from typing import Annotated
 
 from fastapi import Depends, Request
 
 from mailwright.app.wiring import Engine
-from mailwright.audience.switching.uploads import SwitchUploads
 from mailwright.checks.health_watch import HealthWatch
 from mailwright.web.cache import ResultCache
 from mailwright.web.live import LiveUpdates
@@ -24,11 +23,6 @@ def live_updates_of(request: Request) -> LiveUpdates:
 def result_cache_of(request: Request) -> ResultCache:
     result_cache: ResultCache = request.app.state.result_cache
     return result_cache
-
-
-def switch_uploads_of(request: Request) -> SwitchUploads:
-    switch_uploads: SwitchUploads = request.app.state.switch_uploads
-    return switch_uploads
 
 
 def health_watch_of(request: Request) -> HealthWatch:

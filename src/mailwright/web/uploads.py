@@ -25,7 +25,7 @@ async def read_upload(request: Request, max_bytes: int) -> UploadedFile:
     """
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "multipart/form-data":
-        return UploadedFile(unquote(request.headers.get("x-file-name", "")), await read_bytes(request, max_bytes))
+        return UploadedFile(name_of_body(request), await read_bytes(request, max_bytes))
     form = await request.form()
     try:
         file, alt = form.get("file"), form.get("alt")
@@ -37,3 +37,8 @@ async def read_upload(request: Request, max_bytes: int) -> UploadedFile:
         return UploadedFile(file.filename or "", content, alt if isinstance(alt, str) else "")
     finally:
         await form.close()
+
+
+def name_of_body(request: Request) -> str:
+    """Return the name of the file that is the body of the request."""
+    return unquote(request.headers.get("x-file-name", ""))

@@ -51,7 +51,7 @@ async def test_files_are_added_counted_and_moved_once(api: Api) -> None:
     assert await lists.list_all(api.engine.database, DEFAULT_TENANT) == []
     started = await asyncio.gather(*[api.client.post(f"{where}/start") for _ in range(2)])
     assert [answer.status_code for answer in started] == [202, 202]
-    await api.app.state.switch_uploads.finish()
+    await api.engine.switch_uploads.finish()
     moved = (await api.client.get(where)).json()
     assert (moved["state"], moved["counts"], moved["problem"]) == ("finished", expected, None)
     assert "left.csv,2,cleo@example.com,unsubscribed" in (await api.client.get(f"{where}/report")).text

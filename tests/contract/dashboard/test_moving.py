@@ -43,7 +43,7 @@ def app(web_engine: Engine) -> FastAPI:
 
 @pytest.fixture
 def uploads(app: FastAPI) -> SwitchUploads:
-    found: SwitchUploads = app.state.switch_uploads
+    found: SwitchUploads = app.state.engine.switch_uploads
     return found
 
 

@@ -1,29 +1,36 @@
 """HTTP routes of the actions, with their OpenAPI description."""
 
 import inspect
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from mailwright.access.api_keys import Caller
 from mailwright.actions import load_nouns
-from mailwright.actions.declaration import READ, DeclaredAction, Noun, camel_case
+from mailwright.actions.declaration import READ, CsvFile, DeclaredAction, FileBody, Noun, Upload, camel_case
 from mailwright.actions.inputs import read_input
 from mailwright.web.api.caller import CallerDep
-from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
+from mailwright.web.api.openapi import (
+    BODY_PROBLEMS,
+    describe_body,
+    describe_file_body,
+    describe_files,
+    describe_responses,
+)
 from mailwright.web.api.routes import Routes
-from mailwright.web.bodies import json_response, read_json
+from mailwright.web.bodies import json_response, read_json, stream_body
 from mailwright.web.context import context_of
+from mailwright.web.uploads import name_of_body, read_upload
 
 
 def make_router(noun: Noun) -> APIRouter:
     router = Routes(tags=[noun.tag or noun.path.removeprefix("/v1/").replace("-", " ")])
-    for action in noun.actions:
-        body = describe_body(action.input) if action.input is not None and action.has_body else {}
+    # An address in a path takes all slashes, so that its routes come last.
+    for action in sorted(noun.actions, key=lambda each: ":path}" in each.path):
         statuses = [action.status] if action.other_status is None else [action.status, action.other_status.status]
         router.declare(
             action.method,
@@ -32,8 +39,10 @@ def make_router(noun: Noun) -> APIRouter:
             role=action.role,
             takes_password=noun.takes_password,
             status_code=action.status,
-            openapi_extra=body,
-            responses=describe_responses(dict.fromkeys(statuses, action.result), *_problems(action)),
+            openapi_extra=_body(action),
+            responses=describe_files(("text/csv",), *_problems(action))
+            if action.is_csv
+            else describe_responses(dict.fromkeys(statuses, action.result), *_problems(action)),
         )(_endpoint(action))
     return router
 
@@ -49,11 +58,15 @@ def _endpoint(action: DeclaredAction) -> Callable[..., Coroutine[Any, Any, Respo
         context = replace(context_of(request, caller, "api"), path=path)
         if action.noun.guard is not None and action.scope is not READ:
             await action.noun.guard(context)
+        if action.file_body is not None:
+            values.append(await _upload(request, action.file_body))
         if action.has_body:
             values += await read_input(action, context, await read_json(request))
         if query is not None:
             values.append(given["query"])
         result = await action.run(context, *values)
+        if isinstance(result, CsvFile):
+            return csv_response(result)
         return (
             Response(status_code=action.status) if result is None else json_response(result, action.status_of(result))
         )
@@ -72,6 +85,29 @@ def _endpoint(action: DeclaredAction) -> Callable[..., Coroutine[Any, Any, Respo
     return endpoint
 
 
+def _body(action: DeclaredAction) -> dict[str, Any]:
+    """Describe the body of a request."""
+    if (file := action.file_body) is not None:
+        return describe_file_body(*file.media_types, is_form=file.max_bytes is not None)
+    return describe_body(action.input) if action.input is not None and action.has_body else {}
+
+
+async def _upload(request: Request, body: FileBody) -> Upload:
+    if body.max_bytes is None:
+        return Upload(name_of_body(request), stream_body(request))
+    file = await read_upload(request, body.max_bytes)
+    return Upload(file.name, _one_part(file.content))
+
+
+async def _one_part(content: bytes) -> AsyncIterator[bytes]:
+    yield content
+
+
+def csv_response(file: CsvFile) -> Response:
+    headers = {"Content-Disposition": f'attachment; filename="{file.name}"'} if file.name else None
+    return StreamingResponse(file.parts, media_type="text/csv; charset=utf-8", headers=headers)
+
+
 def _problems(action: DeclaredAction) -> Iterator[HTTPStatus]:
     if action.parameters or "tenant" in action.fields:
         yield HTTPStatus.NOT_FOUND
@@ -79,6 +115,8 @@ def _problems(action: DeclaredAction) -> Iterator[HTTPStatus]:
         yield HTTPStatus.CONFLICT
     if action.has_body:
         yield from BODY_PROBLEMS
+    if action.file_body is not None:
+        yield HTTPStatus.REQUEST_ENTITY_TOO_LARGE
 
 
 ROUTERS: Final = [make_router(noun) for noun in load_nouns()]

@@ -49,9 +49,13 @@ def describe_body(model: type[BaseModel], *, is_idempotent: bool = False) -> dic
     return {**body, "parameters": [_IDEMPOTENCY_KEY]} if is_idempotent else body
 
 
-def describe_file_body(media_type: str, *, is_idempotent: bool = False) -> dict[str, Any]:
-    """Describe a body that is not JSON."""
-    content = {media_type: {"schema": {"type": "string", "format": "binary"}}}
+def describe_file_body(*media_types: str, is_idempotent: bool = False, is_form: bool = False) -> dict[str, Any]:
+    """Describe a body that is not JSON. With `is_form`, a form can have it as `file`, too."""
+    binary = {"type": "string", "format": "binary"}
+    content: dict[str, Any] = {media_type: {"schema": binary} for media_type in media_types}
+    if is_form:
+        form = {"type": "object", "required": ["file"], "properties": {"file": binary}}
+        content["multipart/form-data"] = {"schema": form}
     body: dict[str, Any] = {"requestBody": {"required": True, "content": content}}
     return {**body, "parameters": [_IDEMPOTENCY_KEY]} if is_idempotent else body
 

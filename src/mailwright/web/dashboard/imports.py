@@ -10,6 +10,7 @@ from fastapi import APIRouter, Request
 from starlette.datastructures import UploadFile
 from starlette.responses import Response, StreamingResponse
 
+from mailwright.actions.imports import read_beginning
 from mailwright.app.wiring import Engine
 from mailwright.audience import lists
 from mailwright.audience.contact_fields import attribute_name_from_title
@@ -23,7 +24,6 @@ from mailwright.audience.legal_basis import LegalBasisRecord, legal_basis_record
 from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.domain.translation import gettext, lazy_gettext, lazy_pgettext
 from mailwright.texts.subscription_answers import ANSWER_LABELS
-from mailwright.web.api.imports import read_beginning
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.labels import legal_basis_options
 from mailwright.web.dashboard.lists import unused_list_key

@@ -18,7 +18,7 @@ from mailwright.web.dashboard.imports import NEW_LIST, chunks_of, create_list
 from mailwright.web.dashboard.shell import PageRoute, page, redirect, render_part
 from mailwright.web.dashboard.stream import stream
 from mailwright.web.session import EditorDep, Visitor
-from mailwright.web.state import EngineDep, switch_uploads_of
+from mailwright.web.state import EngineDep
 
 router = APIRouter(prefix="/imports/~move", route_class=PageRoute, include_in_schema=False)
 
@@ -41,7 +41,7 @@ async def form(request: Request, engine: EngineDep, visitor: EditorDep) -> Respo
 @router.post("")
 async def take(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
     """Store the uploaded files temporarily, and lead to their preview."""
-    fields, uploads = await read_fields(request), switch_uploads_of(request)
+    fields, uploads = await read_fields(request), engine.switch_uploads
     given = [
         (file, status)
         for name, status in _INPUTS.items()
@@ -72,14 +72,14 @@ async def show(request: Request, engine: EngineDep, visitor: EditorDep, token: s
 @router.post("/{token}")
 async def begin(request: Request, engine: EngineDep, visitor: EditorDep, token: str) -> Response:
     """Begin to move the contacts, or continue after an interruption."""
-    uploads, create = switch_uploads_of(request), partial(create_list, engine, visitor)
+    uploads, create = engine.switch_uploads, partial(create_list, engine, visitor)
     await uploads.begin(visitor.tenant_id, token, create, actor=visitor.actor)
     return redirect(request, f"/imports/~move/{token}")
 
 
 @router.get("/{token}/stream")
 async def listen(request: Request, engine: EngineDep, visitor: EditorDep, token: str) -> Response:
-    await switch_uploads_of(request).find(visitor.tenant_id, token)
+    await engine.switch_uploads.find(visitor.tenant_id, token)
 
     async def render_parts() -> dict[str, str]:
         values = await _values(request, engine, visitor, token)
@@ -89,9 +89,9 @@ async def listen(request: Request, engine: EngineDep, visitor: EditorDep, token:
 
 
 @router.get("/{token}/report.csv")
-async def download_report(request: Request, visitor: EditorDep, token: str) -> Response:
+async def download_report(engine: EngineDep, visitor: EditorDep, token: str) -> Response:
     """Download the result of each row."""
-    path = await switch_uploads_of(request).report(visitor.tenant_id, token)
+    path = await engine.switch_uploads.report(visitor.tenant_id, token)
     return FileResponse(path, media_type="text/csv; charset=utf-8", filename="moved-contacts.csv")
 
 
@@ -149,7 +149,7 @@ async def _form(request: Request, engine: Engine, visitor: Visitor, fields: Fiel
 
 
 async def _values(request: Request, engine: Engine, visitor: Visitor, token: str) -> dict[str, Any]:
-    found, counts, problem = await switch_uploads_of(request).describe(visitor.tenant_id, token)
+    found, counts, problem = await engine.switch_uploads.describe(visitor.tenant_id, token)
     every = await lists.list_all(engine.database, visitor.tenant_id)
     names = {each.list_key: each.name for each in every}
     return {

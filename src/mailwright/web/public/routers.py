@@ -1,6 +1,6 @@
 """The routers of the public pages."""
 
-from mailwright.web.public import archive, confirm, form_pages, preferences, sign_up, unsubscribe, web_view
+from mailwright.web.public import archive, confirm, form_pages, images, preferences, sign_up, unsubscribe, web_view
 
 ROUTERS = (
     unsubscribe.router,
@@ -10,4 +10,5 @@ ROUTERS = (
     form_pages.router,
     web_view.router,
     archive.router,
+    images.router,
 )

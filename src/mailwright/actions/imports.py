@@ -1,17 +1,31 @@
-"""Models of contact imports."""
+"""Imports of contacts: a file is stored during the request and imported afterwards.
 
-from typing import Annotated, Any
+The command `contact import` is written by hand, because it reads the file where it is and can be interrupted.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from http import HTTPStatus
+from pathlib import Path
+from typing import Annotated, Any, Final
 
 from pydantic import Field
 
+from mailwright.actions.contacts import noun
+from mailwright.actions.context import Context
+from mailwright.actions.declaration import MANAGE, CsvFile, FileBody, Upload
 from mailwright.audience.importing.imports import Import
 from mailwright.audience.importing.plan import ImportOptions, ImportPreview
 from mailwright.audience.importing.rows import ContactRow, RefusedRow
 from mailwright.audience.importing.subscription_answers import SubscriptionAnswer
 from mailwright.audience.legal_basis import MAX_SOURCE_LENGTH, LegalBasis, legal_basis_record
-from mailwright.schemas.base import ResponseModel, Time
+from mailwright.outbox.audit_log import API
+from mailwright.schemas.base import ResponseModel, Time, combine
 from mailwright.sources.api.fields import RequestModel
 from mailwright.sources.api.validation import FieldError, RequestInvalid
+
+_CHUNK_BYTES: Final = 256 * 1024
+_CSV: Final = FileBody(("text/csv",))
 
 
 class ImportQuery(RequestModel):
@@ -86,12 +100,6 @@ class ImportResponse(ResponseModel):
     finished_at: Time | None
 
 
-class ImportReportResponse(ImportResponse):
-    """An import from the command line. `report`: the file that lists refused rows."""
-
-    report: str
-
-
 class ImportListResponse(ResponseModel):
     imports: list[ImportResponse]
 
@@ -126,40 +134,67 @@ class ImportPersonResponse(ResponseModel):
     answer: SubscriptionAnswer | None
 
 
-def import_response(import_: Import) -> ImportResponse:
-    return ImportResponse(
-        import_id=import_.import_id,
-        file_name=import_.file_name,
-        list_key=import_.plan.list_key,
-        legal_basis=None if import_.plan.legal_basis is None else import_.plan.legal_basis.basis,
-        columns=import_.plan.columns,
-        warnings=import_.plan.warnings,
-        size_bytes=import_.size_bytes,
-        read_bytes=import_.read_bytes,
-        rows=import_.records,
-        added=import_.added,
-        changed=import_.changed,
-        unchanged=import_.unchanged,
-        refused=import_.refused,
-        repeated=import_.repeated,
-        created_at=import_.created_at,
-        finished_at=import_.finished_at,
+@noun.post("/imports", status=HTTPStatus.ACCEPTED, scope=MANAGE, audit="import.begin", body=_CSV)
+async def begin(at: Context, file: Upload, wanted: ImportQuery) -> ImportResponse:
+    """Upload a file of contacts as the body. The response comes after its columns are read; the rows follow later."""
+    started = await at.server.import_uploads.receive(
+        at.tenant_id, file.parts, wanted.options(API), file_name=wanted.file_name, actor=at.actor
+    )
+    return import_response(started)
+
+
+@noun.post("/imports/preview", scope=MANAGE, audit=None, body=_CSV)
+async def preview(at: Context, file: Upload, wanted: ImportQuery) -> ImportPreviewResponse:
+    """Show how the first rows would be read. Nothing is stored."""
+    return import_preview_response(
+        await at.server.import_uploads.preview(at.tenant_id, file.parts, wanted.options(API))
     )
 
 
-def import_preview_response(preview: ImportPreview) -> ImportPreviewResponse:
-    file_format = preview.plan.file_format
-    return ImportPreviewResponse(
-        encoding=file_format.encoding,
-        delimiter=file_format.delimiter,
-        warnings=preview.plan.warnings,
-        columns=preview.plan.columns,
-        total_rows=preview.plan.rows,
-        rows=[_preview_row(line, row) for line, row in preview.rows],
-        checked=preview.checked,
-        refused=preview.refused,
-        first_refused=[_preview_row(line, row) for line, row in preview.first_refused],
-        answers=dict(preview.answers),
+@noun.get("/imports")
+async def list_imports(at: Context) -> ImportListResponse:
+    """List the imports, latest first."""
+    found = await at.server.import_uploads.latest(at.tenant_id, limit=100)
+    return ImportListResponse(imports=[import_response(each) for each in found])
+
+
+@noun.get("/imports/{importId}")
+async def show(at: Context, import_id: str) -> ImportResponse:
+    """Show the progress of an import."""
+    return import_response(await at.server.import_uploads.find(at.tenant_id, import_id))
+
+
+@noun.get("/imports/{importId}/report")
+async def report(at: Context, import_id: str) -> CsvFile:
+    """Download the report as CSV, one line for every imported row: line, email, outcome, reason."""
+    return CsvFile(read_beginning(*await at.server.import_uploads.report(at.tenant_id, import_id)))
+
+
+async def read_beginning(path: Path, length: int) -> AsyncIterator[bytes]:
+    """Read only the first `length` bytes, because the import may still be appending to the file."""
+    with await asyncio.to_thread(path.open, "rb") as file:
+        while length > 0 and (chunk := await asyncio.to_thread(file.read, min(_CHUNK_BYTES, length))):
+            length -= len(chunk)
+            yield chunk
+
+
+def import_response(found: Import) -> ImportResponse:
+    basis = found.plan.legal_basis
+    return combine(
+        ImportResponse, found, found.plan, legal_basis=None if basis is None else basis.basis, rows=found.records
+    )
+
+
+def import_preview_response(found: ImportPreview) -> ImportPreviewResponse:
+    return combine(
+        ImportPreviewResponse,
+        found,
+        found.plan,
+        found.plan.file_format,
+        total_rows=found.plan.rows,
+        rows=[_preview_row(line, row) for line, row in found.rows],
+        first_refused=[_preview_row(line, row) for line, row in found.first_refused],
+        answers=dict(found.answers),
     )
 
 
