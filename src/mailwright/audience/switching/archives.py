@@ -53,7 +53,9 @@ def _extract(archive: Path, folder: Path, largest: int) -> list[Path]:
                 found.append(_write(opened, member, folder / str(number), largest))
                 largest -= found[-1].stat().st_size  # The limit holds for all files of an archive together.
             return found
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+    except FileUnreadable:
+        raise
+    except Exception as error:  # A damaged archive makes zipfile and its decompressors raise exceptions of many types.
         raise FileUnreadable(f"{archive.name} cannot be unpacked: {error}.", field="file") from error
 
 
