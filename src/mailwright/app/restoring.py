@@ -22,6 +22,7 @@ from mailwright.domain.errors import NotPossibleNow
 from mailwright.ops.settings import Settings
 from mailwright.ops.temporary_folder import open_temporary_folder
 from mailwright.outbox.audit import Audit, audit
+from mailwright.outbox.failover import accept_history
 from mailwright.outbox.recorded_facts import RecordedBackup, record_backup
 from mailwright.outbox.sending_hold import HoldReason, SendingHold, replace_hold
 from mailwright.outbox.valkey import valkey_client
@@ -130,6 +131,7 @@ async def _acknowledge(settings: Settings, database: Database, clock: Clock) -> 
     """Update the markers outside the database after a restore, so that they do not put sending on hold again."""
     valkey = valkey_client(settings.redis_url) if settings.redis_url else None
     try:
+        await accept_history(database)
         await make_guard(settings, database, clock, valkey).check()
     finally:
         if valkey is not None:

@@ -26,11 +26,16 @@ async def release_sending(database: Database, clock: Clock, *, actor: str, due: 
     after the backup. Running sequences and recurring campaigns are paused for the same reason.
     """
     await require_hold(database)  # Nothing is paused if someone else has decided already.
+    paused = await pause_sends(database, clock, actor=actor)
+    return await release_hold(database, clock, actor=actor, due=due), paused
+
+
+async def pause_sends(database: Database, clock: Clock, *, actor: str) -> PausedSends:
+    """Pause everything that creates bulk email: campaigns, recurring campaigns and sequences."""
     paused = await pause_running_campaigns(database, clock)
     async with database.write() as tx:
         await pause_repeats(tx, clock.now(), actor=actor)
-        stopped = PausedSends(paused, await pause_sequences(tx, clock.now(), actor=actor))
-    return await release_hold(database, clock, actor=actor, due=due), stopped
+        return PausedSends(paused, await pause_sequences(tx, clock.now(), actor=actor))
 
 
 async def decide_quarantine(

@@ -28,7 +28,7 @@ from mailwright.app.outbox_table import run_outbox_table
 from mailwright.app.plugin_sources import run_plugin_sources
 from mailwright.app.profiles import drain_profiles, run_profiles
 from mailwright.app.quotas import run_quota_syncs
-from mailwright.app.restore_checks import check_for_restore, make_guard, run_guard
+from mailwright.app.restore_checks import DatabaseGuard, open_attempt_journal
 from mailwright.app.retention import run_retention
 from mailwright.app.sender_domains import run_domain_checks
 from mailwright.app.shutdown import Shutdown
@@ -44,7 +44,7 @@ from mailwright.ops.paused_collection import paused_collection
 from mailwright.ops.periodic import run_periodically
 from mailwright.ops.settings import DRY_RUN_NOTICE
 from mailwright.ops.unknown_settings import find_unknown_settings
-from mailwright.outbox.restore_guard import RestoreGuard
+from mailwright.outbox.attempt_journal import AttemptJournal
 from mailwright.outbox.tallies import EventTallier
 from mailwright.storage.server_settings import find_unsafe_settings
 from mailwright.worker.worker import WorkerGroup
@@ -69,6 +69,7 @@ async def serve(
     """Serve until stopped. If the worker fails, the process ends, so that its supervisor restarts it."""
     await _log_start(engine)
     guard = await _checked_guard(engine)
+    journal = open_attempt_journal(engine.settings, engine.database) if with_worker else None
     switch = AppSwitch()
     server = _Server(_configuration(engine, switch))
     create_app = _import_web_application()
@@ -83,11 +84,12 @@ async def serve(
         await server.serve(sockets=[listener])
 
     async def serve_with(current: Engine, stopping: Shutdown) -> None:
-        await _serve_with(current, stopping, switch, create_app, with_worker=with_worker, submission=submission)
+        worker = await _make_usable_worker(current, journal) if with_worker else None
+        await _serve_with(current, stopping, switch, create_app, worker=worker, submission=submission)
 
     async with asyncio.TaskGroup() as tasks:
+        _run_until_stopped(tasks, _run_guard(guard), shutdown)
         if runs_duties():
-            _run_until_stopped(tasks, run_guard(guard, engine.database, engine.clock), shutdown)
             _run_until_stopped(tasks, EventTallier(engine.database, engine.clock).run(), shutdown)
         tasks.create_task(listen(), name="api")
         await follow_settings(engine, shutdown, serve_with)
@@ -100,11 +102,10 @@ async def _serve_with(
     switch: AppSwitch,
     create_app: Callable[[Engine], Any],
     *,
-    with_worker: bool,
+    worker: WorkerGroup | None,
     submission: SubmissionSockets | None,
 ) -> None:
     """Serve with one engine until stopped, and finish the requests that have begun."""
-    worker = await _make_usable_worker(engine) if with_worker else None
     async with asyncio.TaskGroup() as tasks:
         if runs_duties():
             _run_until_stopped(tasks, _run_background_duties(engine), stopping)
@@ -149,20 +150,23 @@ async def work(engine: Engine, shutdown: Shutdown, *, drain: bool) -> None:
     _freeze_loaded_modules()
     await _log_start(engine)
     guard = await _checked_guard(engine)
+    journal = open_attempt_journal(engine.settings, engine.database)
     if drain:
         if engine.settings_problems:
             raise ConfigurationInvalid(*engine.settings_problems)
-        await _drain(engine, await make_workers(engine), shutdown)
+        await _drain(engine, await make_workers(engine, journal), shutdown)
         return
+
+    async def work_with(current: Engine, stopping: Shutdown) -> None:
+        await _work_with(current, stopping, await _make_usable_worker(current, journal))
+
     async with asyncio.TaskGroup() as tasks:
-        if runs_duties():
-            _run_until_stopped(tasks, run_guard(guard, engine.database, engine.clock), shutdown)
-        await follow_settings(engine, shutdown, _work_with)
+        _run_until_stopped(tasks, _run_guard(guard), shutdown)
+        await follow_settings(engine, shutdown, work_with)
 
 
-async def _work_with(engine: Engine, stopping: Shutdown) -> None:
+async def _work_with(engine: Engine, stopping: Shutdown, worker: WorkerGroup | None) -> None:
     """Work with one engine until stopped, and finish the sends that have begun."""
-    worker = await _make_usable_worker(engine)
     async with asyncio.TaskGroup() as tasks:
         if runs_duties():
             _run_until_stopped(tasks, _run_background_duties(engine), stopping)
@@ -171,20 +175,24 @@ async def _work_with(engine: Engine, stopping: Shutdown) -> None:
         await stopping.wait()
 
 
-async def _make_usable_worker(engine: Engine) -> WorkerGroup | None:
+async def _make_usable_worker(engine: Engine, journal: AttemptJournal | None) -> WorkerGroup | None:
     """Return a worker, or None if it is unclear how to send: a message must not go through the wrong provider."""
     if not engine.settings_problems:
-        return await make_workers(engine)
+        return await make_workers(engine, journal)
     for problem in engine.settings_problems:
         log.error("settings_unusable", problem=problem, message="Nothing is sent until this is corrected.")
     return None
 
 
-async def _checked_guard(engine: Engine) -> RestoreGuard:
-    """Create the restore guard, and compare the database with its markers before anything is sent."""
-    guard = make_guard(engine.settings, engine.database, engine.clock, engine.valkey)
-    await check_for_restore(guard, engine.database, engine.clock)
+async def _checked_guard(engine: Engine) -> DatabaseGuard:
+    """Create the guard, and compare the database with what this machine knows before anything is sent."""
+    guard = DatabaseGuard(engine.settings, engine.database, engine.clock, engine.valkey)
+    await guard.check()
     return guard
+
+
+def _run_guard(guard: DatabaseGuard) -> Coroutine[Any, Any, None]:
+    return guard.run() if runs_duties() else guard.run_failovers()
 
 
 async def _log_start(engine: Engine) -> None:

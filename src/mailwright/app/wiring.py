@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mailwright.access.account_links import AccountLinks
 from mailwright.access.api_keys import ApiKeys
@@ -85,6 +85,7 @@ from mailwright.ops.provider_kinds import KINDS
 from mailwright.ops.settings import Settings, secret_text
 from mailwright.outbox.absence import WorkerAbsence
 from mailwright.outbox.accept import Acceptor
+from mailwright.outbox.attempt_journal import AttemptJournal
 from mailwright.outbox.claim import MAX_LEASE, Claims
 from mailwright.outbox.in_doubt import InDoubtHandler
 from mailwright.outbox.installation import UNSUBSCRIBE_SECRET, get_or_create_secret
@@ -540,11 +541,12 @@ def _unsubscribe_confirmation(settings: Settings) -> UnsubscribeConfirmation:
             return UnsubscribeConfirmation.UNCONFIRMED_PEOPLE
 
 
-async def make_workers(engine: Engine) -> WorkerGroup:
+async def make_workers(engine: Engine, journal: AttemptJournal | None = None) -> WorkerGroup:
     """Create a worker for the provider of the installation, and one for each named provider that is in use."""
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
-    first = await make_worker(engine, worker_id=name)
-    return WorkerGroup([first, *[await make_worker(engine, worker_id=name, named=each) for each in engine.named.used]])
+    shared: dict[str, Any] = {"worker_id": name, "journal": journal}
+    first = await make_worker(engine, **shared)
+    return WorkerGroup([first, *[await make_worker(engine, **shared, named=each) for each in engine.named.used]])
 
 
 async def make_worker(
@@ -552,6 +554,7 @@ async def make_worker(
     provider: Provider | Route | None = None,
     worker_id: str | None = None,
     named: NamedProvider | None = None,
+    journal: AttemptJournal | None = None,
 ) -> Worker:
     """Create a worker of one provider: the named provider if `named` is given, otherwise the installation's."""
     settings, clock, database = engine.settings, engine.clock, engine.database
@@ -604,6 +607,7 @@ async def make_worker(
         pacing=Pacing(clock, engine.ledger),
         retractions=Retractions(engine.reports, clock),
         absence=WorkerAbsence(database, clock),
+        journal=journal,
     )
     return Worker(parts, _worker_settings(settings, doubt_grace, runs_source_duties=named is None))
 

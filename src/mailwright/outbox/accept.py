@@ -4,10 +4,11 @@ A message is accepted if and only if its row is committed. Every function in thi
 messages, for the audit.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import orjson
 from sqlalchemy import ColumnElement, Select, and_, func, insert, literal, select
@@ -46,12 +47,23 @@ MAX_COMMIT_BYTES = 64 * 1024 * 1024
 BATCH_SIZE = 250
 
 
+# Of one process, to name those that a failover of the database has lost.
+RECENTLY_ACCEPTED = 20_000
+_recently_accepted: WeakKeyDictionary[Database, deque[str]] = WeakKeyDictionary()
+
+
+def recently_accepted(database: Database) -> deque[str]:
+    """Return the IDs of the messages that this process accepted last."""
+    return _recently_accepted.setdefault(database, deque(maxlen=RECENTLY_ACCEPTED))
+
+
 class Acceptor:
     """Accepts messages from concurrent callers. `announce` runs after each commit, to wake an idle worker."""
 
     def __init__(self, database: Database, clock: Clock, announce: Callable[[], Awaitable[None]]) -> None:
         self._database = database
         self._clock = clock
+        self._recent = recently_accepted(database)
         self._group_commit = GroupCommit(
             self._commit,
             after_commit=announce,
@@ -92,6 +104,7 @@ class Acceptor:
             for message, result in zip(messages, accepted, strict=True)
             if not result.is_replay and not result.is_erasing
         ]
+        self._recent.extend([result.outbox_id for result in accepted if not result.is_erasing])
         for source, count in Counter(fresh).items():
             count_accepted(source, count)
         return accepted

@@ -98,7 +98,7 @@ class Claims:
         return {row.message_key: locked_until for row in renewed}
 
     async def _claim(self, tx: Runner, limit: int, before: int | None) -> list[Claimed]:
-        if await is_held(tx):
+        if await is_held(tx, self._database):
             return []
         now, name = self._clock.now(), token()
         left = limit
@@ -161,7 +161,7 @@ class Claims:
         return await tx.count(statement, lane=lane.number, limit=limit, now=now, sources=sources, **lock)
 
     async def _claim_suspects(self, tx: Runner, limit: int) -> list[Claimed]:
-        if await is_held(tx):
+        if await is_held(tx, self._database):
             return []
         now, name = self._clock.now(), token()
         lock = self._lock_parameters(name, now)

@@ -49,7 +49,7 @@ class InDoubtHandler:
             events = [
                 event_row(row.message_key, row.tenant_id, event)
                 for row in rows
-                for event in _lost_attempt_events(row, now)
+                for event in lost_attempt_events(row, now)
             ]
             if events:
                 await append_events(tx, events)
@@ -63,7 +63,7 @@ class InDoubtHandler:
         now = self._clock.now()
         async with self._database.write() as tx:
             rows = await tx.run(FIND_IN_DOUBT, now=now, limit=BATCH)
-            if not rows or await is_held(tx):
+            if not rows or await is_held(tx, self._database):
                 return 0
             await record_proofs(tx, [SentProof(row.message_key, row.tenant_id) for row in rows if row.is_reported], now)
             decisions = {row.message_key: (row, decide(row, now)) for row in rows if not row.is_reported}
@@ -118,7 +118,8 @@ def decide(row: Any, now: Instant) -> InDoubtDecision:
     return InDoubtDecision(Status.CLOSED_UNKNOWN, now, Event(EventType.CLOSED_UNKNOWN, now, metadata))
 
 
-def _lost_attempt_events(row: Any, now: Instant) -> tuple[Event, ...]:
+def lost_attempt_events(row: Any, now: Instant) -> tuple[Event, ...]:
+    """Return the events that the worker of an attempt did not record."""
     attempt = {"attempt": row.attempts + 1}
     return (
         Event(EventType.RECEIVED, row.attempted_at, attempt),

@@ -11,7 +11,7 @@ from mailwright.domain.message import Event
 from mailwright.domain.states import Resolution
 from mailwright.outbox import audit_log
 from mailwright.outbox.operations import count_final_state, outcome_of
-from mailwright.outbox.sending_hold import ERROR_CODE, SendingHold, load_hold
+from mailwright.outbox.sending_hold import COMMITS_LOST, ERROR_CODE, SendingHold, load_hold
 from mailwright.outbox.settle import append_events, event_row
 from mailwright.storage.database import Database
 from mailwright.storage.statements import statement
@@ -88,7 +88,7 @@ async def find_quarantine(database: Database) -> Quarantine:
 async def count_quarantined(database: Database) -> int:
     """Return the number of messages in doubt because of a restore. Reads only messages in doubt."""
     d = deliveries.c
-    restored = (text("status = 'IN_DOUBT'"), d.error_code == ERROR_CODE)
+    restored = (text("status = 'IN_DOUBT'"), d.error_code.in_((ERROR_CODE, COMMITS_LOST)))
     async with database.read() as tx:
         return int((await tx.execute(select(func.count()).select_from(deliveries).where(*restored)))[0][0])
 

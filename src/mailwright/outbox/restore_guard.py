@@ -102,7 +102,7 @@ class FileMarker:
     """A small file in the state folder. It must not be part of the database's backup."""
 
     def __init__(self, folder: Path, url: URL) -> None:
-        self.file = folder / f"{_name(url)}.json"
+        self.file = folder / f"{database_name(url)}.json"
 
     async def load(self, database_id: str) -> Mark | None:
         return await asyncio.to_thread(self._load, database_id)
@@ -144,7 +144,7 @@ class ValkeyMarker:
 
     def __init__(self, client: "Redis", url: URL) -> None:
         self._client = client
-        self._key = f"{_VALKEY_PREFIX}{_name(url)}"
+        self._key = f"{_VALKEY_PREFIX}{database_name(url)}"
 
     async def load(self, database_id: str) -> Mark | None:
         here, elsewhere = await self._client.mget(self._key, f"{_VALKEY_PREFIX}{database_id}")
@@ -194,6 +194,11 @@ class RestoreGuard:
         highest = max([mark.sequence for mark in known], default=sequence or 0)
         await self._advance_to(database_id, highest + RESTORE_STEP if hold is not None else (sequence or 0) + 1)
         return hold
+
+    async def newest_mark(self) -> Mark | None:
+        """Return the latest known state of this database, or None if there is no marker of it."""
+        database_id = await get_or_create_secret(self._database, DATABASE_ID)
+        return _latest(mark for mark in await self._known_marks(database_id) if mark.database_id == database_id)
 
     async def _advance_to(self, database_id: str, sequence: int) -> None:
         now = self._clock.now()
@@ -273,6 +278,10 @@ def _hold(mark: Mark, database_id: str, now: Instant) -> SendingHold:
     if mark.database_id != database_id:
         detail = f"A different database was in use until {utc_text(mark.at)}."
         return SendingHold(HoldReason.REPLACED, now, detail)
+    return restored_hold(mark, now)
+
+
+def restored_hold(mark: Mark, now: Instant) -> SendingHold:
     detail = f"The database is older than its state of {utc_text(mark.at)}. Messages sent since its backup are unknown."
     return SendingHold(HoldReason.RESTORED, now, detail)
 
@@ -306,7 +315,7 @@ def _latest(marks: Iterable[Mark]) -> Mark | None:
     return max(marks, key=lambda mark: mark.sequence, default=None)
 
 
-def _name(url: URL) -> str:
+def database_name(url: URL) -> str:
     """Return a name for the database's location that does not reveal the password."""
     place = str(Path(str(url.database)).resolve()) if url.get_backend_name() == "sqlite" else url.database
     facts = f"{url.get_backend_name()}|{hosts_of(url)}|{url.port or ''}|{place}"

@@ -24,6 +24,7 @@ from mailwright.storage.statements import statement
 from mailwright.storage.tables import installation
 
 FIND_HOLD = statement(__package__, "find_hold")
+FIND_HOLD_OR_FAILOVER = statement(__package__, "find_hold_or_failover")
 DOUBT_DUE = statement(__package__, "doubt_due")
 
 HOLD = "sending_hold"
@@ -32,6 +33,11 @@ BATCH = 500
 # Messages that may have been sent before the restore. They are never resent automatically.
 ERROR_CODE = "DATABASE_RESTORED"
 ERROR_REASON = "The database was restored from a backup. It is unknown whether this message was sent after the backup."
+# Messages that may have been sent before a failover.
+COMMITS_LOST = "COMMITS_LOST"
+COMMITS_LOST_REASON = (
+    "Another database server took over, which lacks the latest commits. It is unknown whether this message was sent."
+)
 
 
 class HoldReason(StrEnum):
@@ -39,6 +45,7 @@ class HoldReason(StrEnum):
     REPLACED = "database_replaced"  # another database than the one that was used before
     UNMARKED = "database_unmarked"  # a database that was used before, without a marker on this machine
     REPORTED = "unknown_sends_reported"  # a provider reports messages that this database has never sent
+    FAILED_OVER = "database_failed_over"  # another server took over; sending resumes after a comparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +62,9 @@ class DueMessages(StrEnum):
     IN_DOUBT = "in-doubt"
 
 
-async def is_held(tx: Runner) -> bool:
-    return bool(await tx.run(FIND_HOLD))
+async def is_held(tx: Runner, database: Database) -> bool:
+    """Return whether nothing may be sent: sending is on hold, or another server took over and was not compared yet."""
+    return bool(await tx.run(FIND_HOLD_OR_FAILOVER if database.has_history else FIND_HOLD))
 
 
 async def find_hold(database: Database) -> SendingHold | None:
@@ -105,19 +113,24 @@ async def hold_sending(database: Database, hold: SendingHold) -> bool:
     """
     try:
         async with database.write() as tx:
-            await tx.execute(_insert_hold(hold))
-            await audit_log.record(
-                tx,
-                hold.since,
-                actor=audit_log.SYSTEM,
-                action="sending.hold",
-                subject="installation",
-                tenant_id=None,
-                detail={"reason": hold.reason, "detail": hold.detail},
-            )
+            await record_hold(tx, hold)
     except IntegrityError:
         return False  # A restore or another process has put sending on hold.
     return True
+
+
+async def record_hold(tx: Transaction, hold: SendingHold) -> None:
+    """Hold sending in the caller's transaction, or raise `IntegrityError` if it is on hold already."""
+    await tx.execute(_insert_hold(hold))
+    await audit_log.record(
+        tx,
+        hold.since,
+        actor=audit_log.SYSTEM,
+        action="sending.hold",
+        subject="installation",
+        tenant_id=None,
+        detail={"reason": hold.reason, "detail": hold.detail},
+    )
 
 
 def replace_hold(connection: Connection, hold: SendingHold) -> None:
@@ -137,7 +150,7 @@ async def release_hold(database: Database, clock: Clock, *, actor: str, due: Due
     If someone else resumes it at the same time, only the first decision counts.
     """
     hold = await require_hold(database)
-    doubted = await _doubt_due(database, hold, clock.now(), only_reported=due is DueMessages.SEND)
+    doubted = await doubt_due(database, hold, clock.now(), only_reported=due is DueMessages.SEND)
     async with database.write() as tx:
         await _lock_hold(tx, hold)
         await tx.execute(delete(installation).where(installation.c.name == HOLD))
@@ -162,20 +175,30 @@ async def _lock_hold(tx: Transaction, hold: SendingHold) -> None:
         )
 
 
-async def _doubt_due(database: Database, hold: SendingHold, now: Instant, *, only_reported: bool) -> int:
+async def end_hold(tx: Transaction, reason: HoldReason) -> None:
+    """End the hold with this reason, if there is one."""
+    hold = await load_hold(tx)
+    if hold is not None and hold.reason is reason:
+        await tx.execute(delete(installation).where(installation.c.name == HOLD))
+
+
+async def doubt_due(database: Database, hold: SendingHold, now: Instant, *, only_reported: bool = False) -> int:
     """Put due messages in doubt, and mark those as sent that a provider has reported.
 
     Return the number of messages in doubt.
     """
     count = 0
-    error = {"error_code": ERROR_CODE, "error_reason": ERROR_REASON}
+    code, reason = (
+        (COMMITS_LOST, COMMITS_LOST_REASON) if hold.reason is HoldReason.FAILED_OVER else (ERROR_CODE, ERROR_REASON)
+    )
+    error = {"error_code": code, "error_reason": reason}
     while True:
         async with database.write() as tx:
             await _lock_hold(tx, hold)
             rows = await tx.run(
                 DOUBT_DUE, since=hold.since, now=now, limit=BATCH, only_reported=int(only_reported), **error
             )
-            metadata = {"errorCode": ERROR_CODE, "errorMessage": ERROR_REASON}
+            metadata = {"errorCode": code, "errorMessage": reason}
             events = [
                 event_row(row.message_key, row.tenant_id, Event(EventType.IN_DOUBT, now, metadata)) for row in rows
             ]

@@ -96,6 +96,8 @@ class ReadSnapshot:
 class Database:
     """The connections of a process. Create one per process, and close it."""
 
+    has_history = False  # Whether the history of the server can be read: see `server_state.find_history`.
+
     def __init__(
         self, url: str, *, connections: int = 12, is_ours: bool = True, secret_box: SecretBox | None = None
     ) -> None:

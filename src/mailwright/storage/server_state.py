@@ -1,11 +1,18 @@
 """Facts about the database server or file: its clock, its size and who uses it."""
 
 from pathlib import Path
+from typing import Final
 
 from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 
 from mailwright.domain.clock import Instant
-from mailwright.storage.database import Database, Transaction
+from mailwright.domain.errors import NotDurable
+from mailwright.storage.database import PROMPT_SECONDS, Database, Transaction
+from mailwright.storage.server_history import HISTORY
+
+# The role may not call a function, or the server has none of this name or does not support it.
+_UNSUPPORTED: Final = ("42501", "42883", "0A000")
 
 
 async def server_time(tx: Transaction, dialect: str) -> Instant | None:
@@ -36,3 +43,25 @@ async def count_other_sessions(database: Database) -> int:
             )
         )
     return int(row[0])
+
+
+async def find_history(database: Database) -> str | None:
+    """Return the history of the PostgreSQL server, or None on SQLite and if the role may not read it."""
+    if database.dialect == "sqlite":
+        return None
+    try:
+        async with database.read(within=PROMPT_SECONDS) as tx:
+            [row] = await tx.execute(text(f"SELECT CASE WHEN NOT pg_is_in_recovery() THEN {HISTORY} END"))
+    except (DBAPIError, NotDurable) as error:
+        if _state_of(error) not in _UNSUPPORTED:
+            raise
+        return None
+    if row[0] is None:
+        raise NotDurable("The database server is a standby. Retry shortly.")
+    database.has_history = True
+    return str(row[0])
+
+
+def _state_of(error: BaseException) -> str | None:
+    cause = error if isinstance(error, DBAPIError) else error.__cause__
+    return getattr(cause.orig, "sqlstate", None) if isinstance(cause, DBAPIError) else None

@@ -1,6 +1,6 @@
 """Load SQL statements from files. Each file holds one statement, written once for both engines.
 
-Four constructs hide the differences between the engines:
+Five constructs hide the differences between the engines:
 
 - `rows(:name: column type, …) AS alias` passes a list of rows as a table. A claim of 500 messages is then one statement
   with one parameter. A column of the type `bytea` takes bytes.
@@ -8,6 +8,7 @@ Four constructs hide the differences between the engines:
   `for share` does so too, but several transactions can have this lock at once; `skip locked` skips locked rows instead.
   SQLite has one writer and needs none of them.
 - `transaction_lock(number)` waits on PostgreSQL until no other transaction holds the lock of this number.
+- `server_history()` is the history of the PostgreSQL server, see `server_history.py`. It is null on SQLite.
 
 Only the package that contains an `sql` folder, including its subpackages, runs the statements of that folder. Other
 packages call the package's functions.
@@ -23,12 +24,15 @@ from typing import Any, Final, Literal, NamedTuple
 
 import orjson
 
+from mailwright.storage.server_history import HISTORY
+
 Dialect = Literal["sqlite", "postgresql"]
 
 _ROWS: Final = re.compile(r"rows\(:(?P<name>\w+):\s*(?P<columns>[^)]*)\)\s+AS\s+(?P<alias>\w+)")
 _SKIP_LOCKED: Final = re.compile(r"\bskip locked\b")
 _ROW_LOCK: Final = re.compile(r"\bfor (?:update|share)\b")
 _LOCK: Final = re.compile(r"\btransaction_lock\(")
+_HISTORY: Final = re.compile(r"\bserver_history\(\)")
 _PARAMETER: Final = re.compile(r"(?<![:\w]):(\w+)")
 _CHANGES: Final = re.compile(r"\b(?:INSERT|UPDATE|DELETE)\b")
 _NUMBER: Final = re.compile(r"\$(\d+)")
@@ -147,6 +151,7 @@ def _renumbered(text: str, first: int) -> str:
 
 
 def _numbered(text: str, dialect: Dialect) -> CompiledStatement:
+    text = _HISTORY.sub(HISTORY if dialect == "postgresql" else "NULL", text)
     if dialect == "postgresql":
         text, sign = _LOCK.sub("pg_advisory_xact_lock(", _SKIP_LOCKED.sub("FOR UPDATE SKIP LOCKED", text)), "$"
     else:

@@ -1,7 +1,7 @@
 """Record results, begin the next attempts in the same commit, and release messages that are not sent."""
 
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from mailwright.domain.clock import SECOND, Instant
 from mailwright.domain.frequency import cap_reason
@@ -45,7 +45,7 @@ class ResultSettler:
         try:
             if queues.releases or queues.deferrals:
                 await self._return_messages()
-            begun = await self._parts.settling.exchange(outcomes, attempts)
+            begun = await self._exchange(outcomes, attempts)
         except BaseException:
             # It is unknown whether the commit succeeded. Write the results again; the claim token makes this harmless.
             # Release the attempts, which may have begun but were not handed over.
@@ -62,6 +62,23 @@ class ResultSettler:
             self._parts.wake.set()
         self._report(outcomes)
         return begun
+
+    async def _exchange(self, outcomes: Sequence[Outcome], attempts: Sequence[ReadyMessage]) -> BegunAttempts:
+        settling, journal = self._parts.settling, self._parts.journal
+        if journal is None:
+            return await settling.exchange(outcomes, attempts)
+        journal.settle(outcomes)
+        journal.begin(attempts, self._parts.clock.now())
+        begun: Collection[int] = ()
+        try:
+            exchanged = await settling.exchange(outcomes, attempts)
+            begun = exchanged.message_keys
+        finally:
+            # After an error none of them is handed over, even if the commit succeeded.
+            if len(begun) < len(attempts):
+                keys = (attempt.claimed.message_key for attempt in attempts)
+                journal.withdraw(key for key in keys if key not in begun)
+        return exchanged
 
     def settled_per_second(self) -> int:
         now = self._parts.clock.now()

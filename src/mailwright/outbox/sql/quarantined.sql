@@ -7,7 +7,7 @@ FROM deliveries AS d
 JOIN messages AS m ON m.id = d.message_key
 JOIN tenants AS t ON t.id = d.tenant_id
 LEFT JOIN campaigns AS c ON c.id = m.campaign_key
-WHERE d.status = 'IN_DOUBT' AND d.error_code = 'DATABASE_RESTORED'
+WHERE d.status = 'IN_DOUBT' AND d.error_code IN ('DATABASE_RESTORED', 'COMMITS_LOST')
   OR m.created_at <= :since AND (
     d.status IN ('PENDING', 'RETRY_SCHEDULED') AND d.next_attempt_at <= :since
     OR d.status IN ('SENT_ATTEMPT', 'IN_DOUBT') AND :since > 0

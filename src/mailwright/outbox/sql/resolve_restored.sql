@@ -3,7 +3,7 @@
 WITH doubted AS MATERIALIZED (
   SELECT message_key FROM deliveries
   WHERE status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED') AND status = 'IN_DOUBT'
-    AND error_code = 'DATABASE_RESTORED'
+    AND error_code IN ('DATABASE_RESTORED', 'COMMITS_LOST')
     AND (
       CAST(:status AS text) <> 'RETRY_SCHEDULED'
       OR NOT EXISTS (SELECT 1 FROM messages AS m WHERE m.id = deliveries.message_key AND m.expires_at <= :now)

@@ -101,7 +101,9 @@ class RepeatWorker:
     async def _list_due(self) -> list[int]:
         now = self._clock.now()
         async with self._database.read() as tx:
-            if await is_held(tx):  # A restored database does not know which campaigns were made after the backup.
+            if await is_held(
+                tx, self._database
+            ):  # A restored database does not know which campaigns were made after the backup.
                 return []
             return [row.id for row in await tx.execute(_DUE, {"now": now, "ahead": now + CLOCK_TOLERANCE})]
 

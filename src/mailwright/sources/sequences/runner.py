@@ -111,7 +111,7 @@ class SequenceRunner:
         """Run one batch of each sequence. Return true if there may be more to do."""
         async with self._database.read() as tx:
             # A restored database does not know which steps happened after the backup.
-            due = () if await is_held(tx) else await tx.run(DUE_SEQUENCES, now=self._clock.now())
+            due = () if await is_held(tx, self._database) else await tx.run(DUE_SEQUENCES, now=self._clock.now())
         has_worked = False
         for row in due:
             try:
