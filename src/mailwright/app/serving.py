@@ -202,8 +202,8 @@ async def _log_start(engine: Engine) -> None:
     if engine.settings.dry_run:
         log.warning("dry_run", message=DRY_RUN_NOTICE)
     with contextlib.suppress(NotDurable):  # The parts that need the database report the outage.
-        for name, risk in (await find_unsafe_settings(engine.database)).items():
-            log.warning("unsafe_database_setting", setting=name, value="off", risk=risk)
+        for each in await find_unsafe_settings(engine.database):
+            log.warning("unsafe_database_setting", setting=each.name, value=each.value, risk=each.risk)
 
 
 async def _drain(engine: Engine, worker: WorkerGroup, shutdown: Shutdown) -> None:

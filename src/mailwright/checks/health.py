@@ -23,6 +23,7 @@ from mailwright.domain.sizes import size_text
 from mailwright.domain.translation import lazy_gettext
 from mailwright.ops.provider_kinds import KINDS
 from mailwright.ops.settings import DRY_RUN_NOTICE, Settings
+from mailwright.outbox.failover import find_failover
 from mailwright.outbox.provider_activity import ProviderActivity, load_activity
 from mailwright.outbox.quarantine import count_quarantined
 from mailwright.outbox.queue_gauges import queue_state
@@ -43,6 +44,7 @@ from mailwright.providers.route import providers_of
 from mailwright.sources.campaigns.repeat_records import list_failed
 from mailwright.sources.campaigns.restored import list_running_campaigns
 from mailwright.storage.database import Database
+from mailwright.storage.server_settings import REPLICATION, find_unsafe_settings
 from mailwright.storage.server_state import database_bytes
 
 LOW_DISK: Final = {Verdict.PROBLEM: 512 * 1024**2, Verdict.WARNING: 2 * 1024**3}
@@ -102,6 +104,8 @@ async def find_problems(settings: Settings, database: Database, facts: HealthFac
         *_settings(facts),
         *_delivery(settings, facts.named),
         *_hold(facts),
+        *[each async for each in _failover(database, now)],
+        *[each async for each in _replication(database)],
         *_workers(facts, now),
         *_valkey(facts),
         *find_provider_problems(facts.named, facts.workers, await _quotas(database), now),
@@ -280,6 +284,45 @@ def _hold(facts: HealthFacts) -> Iterator[Finding]:
             )
         )
         yield warning("quarantine", summary, advice)
+
+
+async def _failover(database: Database, now: Instant) -> AsyncIterator[Finding]:
+    """Report for some days what a failover of the database has lost."""
+    failover = await find_failover(database, now)
+    if failover is None or failover.ended_at is None:
+        return  # While machines compare, sending is on hold.
+    details = [
+        lazy_gettext("{count} messages marked as sent", count=f"{failover.restored:,}") if failover.restored else None,
+        lazy_gettext("{count} put in doubt", count=f"{failover.doubted:,}") if failover.doubted else None,
+        lazy_gettext("{count} sent messages missing", count=f"{failover.lost:,}") if failover.lost else None,
+        lazy_gettext("{count} accepted messages missing", count=f"{failover.accepted_lost:,}")
+        if failover.accepted_lost
+        else None,
+        lazy_gettext("{count} sent twice", count=f"{failover.repeated:,}") if failover.repeated else None,
+    ]
+    summary = lazy_gettext(
+        "another database server took over at {since} without the latest commits: {details}",
+        since=utc_text(failover.since),
+        details=", ".join(str(each) for each in details if each is not None),
+    )
+    if failover.examples:
+        summary = lazy_gettext("{summary} (IDs: {ids})", summary=summary, ids=", ".join(failover.examples))
+    advice = lazy_gettext(
+        "decide about messages in doubt with `mailwright quarantine list`, repeat missing ones, and make the "
+        "replication synchronous"
+    )
+    yield warning("failover", summary, advice, since=failover.since)
+
+
+async def _replication(database: Database) -> AsyncIterator[Finding]:
+    for each in await find_unsafe_settings(database):
+        if each.name in REPLICATION:
+            advice = lazy_gettext(
+                "set {name} = {wanted} in postgresql.conf; docs/postgresql.md explains which set-ups lose nothing",
+                name=each.name,
+                wanted=each.wanted,
+            )
+            yield warning("replication", each.problem, advice)
 
 
 def _workers(facts: HealthFacts, now: Instant) -> Iterator[Finding]:

@@ -173,10 +173,8 @@ async def _database(database: Database, clock: Clock) -> Finding:
 
 
 async def _server_settings(database: Database) -> AsyncIterator[Finding]:
-    for name, risk in (await find_unsafe_settings(database)).items():
-        yield warning(
-            "database", f"the PostgreSQL setting {name} is off: {risk}", f"set {name} = on in postgresql.conf"
-        )
+    for each in await find_unsafe_settings(database):
+        yield warning("database", each.problem, f"set {each.name} = {each.wanted} in postgresql.conf")
 
 
 async def _unknown_sends(database: Database, clock: Clock) -> AsyncIterator[Finding]:

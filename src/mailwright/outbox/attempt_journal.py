@@ -10,7 +10,7 @@ import mmap
 import os
 import secrets
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from enum import IntEnum
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
@@ -130,6 +130,10 @@ def open_journal(folder: Path, capacity: int = CAPACITY) -> AttemptJournal | Non
     except OSError as error:
         log.warning("attempt_journal_unavailable", folder=str(folder), reason=str(error))
         return None
+
+
+def has_journals(folder: Path) -> bool:
+    return any(folder.glob(f"*{SUFFIX}"))
 
 
 def read_journals(folder: Path) -> list[Journal]:

@@ -29,7 +29,7 @@ from mailwright.domain.states import VALIDATIONS, EventType
 from mailwright.ops.logs import logger
 from mailwright.outbox import audit_log
 from mailwright.outbox.accept import recently_accepted
-from mailwright.outbox.attempt_journal import AttemptState, Journal, JournaledAttempt, read_journals
+from mailwright.outbox.attempt_journal import AttemptState, Journal, JournaledAttempt, has_journals, read_journals
 from mailwright.outbox.in_doubt import lost_attempt_events
 from mailwright.outbox.installation_values import load_value, store_value
 from mailwright.outbox.restore_guard import ADVANCED_AT, RESTORE_STEP, SEQUENCE, Mark, restored_hold
@@ -212,7 +212,7 @@ class FailoverGuard:
         is_late = self._clock.now() - failover.since >= WAIT_FOR_JOURNALS
         missing = set(failover.waits_for) - set(failover.compared)
         if not missing or is_late:
-            await self._end(replace(failover, is_incomplete=failover.is_incomplete or bool(missing)), missing)
+            await self._end(failover, missing)
 
     async def _begin(self, known: str, history: str) -> Failover | None:
         """Return the comparison with this history, and begin it if no other process has."""
@@ -249,7 +249,8 @@ class FailoverGuard:
             failover = await load_failover(tx)
             assert failover is not None
             if machine not in failover.compared:
-                failover = failover.plus(await compare(tx, journals, self._clock.now()), machine)
+                found = await compare(tx, journals, failover.since, self._clock.now())
+                failover = failover.plus(found, machine)
                 await _store(tx, failover)
         await asyncio.to_thread(self._folder.save, machine, history)
         return failover
@@ -257,16 +258,18 @@ class FailoverGuard:
     async def _end(self, failover: Failover, missing: Collection[str]) -> None:
         """Resume sending. What the journals do not cover is put in doubt."""
         now = self._clock.now()
+        is_incomplete = failover.is_incomplete or bool(missing)
         if missing:
             log.error("attempt_journals_missing", machines=sorted(missing))
-        if failover.is_incomplete:
-            failover = replace(failover, doubted=failover.doubted + await self._doubt_due())
-        if failover.is_incomplete or failover.is_bulk_lost:
+        doubted = await self._doubt_due() if is_incomplete else 0
+        if is_incomplete or failover.is_bulk_lost:
             await self._pause_bulk()
         async with self._database.write() as tx:
             if await _lock_history(tx) == failover.history:
                 return
-            failover = replace(failover, ended_at=now)
+            # Other processes have added what they found.
+            latest = await load_failover(tx) or failover
+            failover = replace(latest, doubted=latest.doubted + doubted, is_incomplete=is_incomplete, ended_at=now)
             await _store(tx, failover)
             await store_value(tx, HISTORY, failover.history)
             await end_hold(tx, HoldReason.FAILED_OVER)
@@ -284,11 +287,12 @@ class FailoverGuard:
 
     async def _compare_late(self, history: str, machine: str) -> None:
         """Compare the journals of a machine that was off when the other machines resumed sending."""
+        now = self._clock.now()
         journals = await asyncio.to_thread(read_journals, self._folder.path)
         async with self._database.write() as tx:
             await _lock_history(tx)
-            found = await compare(tx, journals, self._clock.now())
             failover = await load_failover(tx)
+            found = await compare(tx, journals, now if failover is None else failover.since, now)
             if failover is not None:
                 failover = failover.plus(found, machine)
                 await _store(tx, failover)
@@ -328,6 +332,8 @@ class FailoverGuard:
         self._reported_at = now
         if is_new:
             await asyncio.to_thread(self._folder.save, machine, history)
+        if not await asyncio.to_thread(has_journals, self._folder.path):
+            return  # This machine sends nothing.
         name, old = installation.c.name, now - FORGET_JOURNALS_AFTER
         async with self._database.write() as tx:
             await store_value(tx, f"{_JOURNALS}{machine}", str(now))
@@ -349,7 +355,7 @@ async def load_failover(tx: Transaction) -> Failover | None:
     stored = await load_value(tx, _FAILOVER)
     if stored is None:
         return None
-    values = orjson.loads(stored)
+    values: dict[str, Any] = orjson.loads(stored)
     return Failover(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
 
 
@@ -363,11 +369,14 @@ async def accept_history(database: Database) -> None:
             await store_value(tx, HISTORY, history)
 
 
-async def compare(tx: Transaction, journals: Sequence[Journal], now: Instant) -> Found:
-    """Compare attempts with the database. Mark messages as sent, or put them in doubt, that it has as not sent."""
+async def compare(tx: Transaction, journals: Sequence[Journal], since: Instant, now: Instant) -> Found:
+    """Compare attempts with the database. Mark messages as sent, or put them in doubt, that it has as not sent.
+
+    `since` is the time of the failover.
+    """
     found = Found()
     for journal in journals:
-        rows = [row async for row in _lost_commits(tx, journal.attempts)]
+        rows = [row async for row in _lost_commits(tx, journal.attempts, since)]
         await _restore(tx, rows, found, now)
         lost = [row for row in rows if row.is_message_lost and row.state != AttemptState.NOT_SENT]
         lost = [row for row in lost if now - row.at < DAY]  # Retention may have deleted older ones.
@@ -380,9 +389,9 @@ async def compare(tx: Transaction, journals: Sequence[Journal], now: Instant) ->
     return found
 
 
-async def _lost_commits(tx: Transaction, attempts: Iterable[JournaledAttempt]) -> AsyncIterator[Any]:
+async def _lost_commits(tx: Transaction, attempts: Iterable[JournaledAttempt], since: Instant) -> AsyncIterator[Any]:
     for some in _batches(attempts):
-        for row in await tx.run(FIND_LOST_COMMITS, attempts=[attempt._asdict() for attempt in some]):
+        for row in await tx.run(FIND_LOST_COMMITS, attempts=[attempt._asdict() for attempt in some], since=since):
             yield row
 
 

@@ -135,6 +135,7 @@ LIMIT_NAMES: Final[Mapping[str, str]] = {
     HoldReason.REPLACED: lazy_gettext("hold after a replaced database"),
     HoldReason.UNMARKED: lazy_gettext("hold of a database without a marker"),
     HoldReason.REPORTED: lazy_gettext("hold after a report of unknown messages"),
+    HoldReason.FAILED_OVER: lazy_gettext("comparison after a failover of the database"),
 }
 
 
@@ -388,6 +389,9 @@ _HOLD_CAUSES: Final[Mapping[str, str]] = {
     ),
     HoldReason.REPORTED: lazy_gettext(
         "a provider reported a message that is not in this database, which may therefore be a backup"
+    ),
+    HoldReason.FAILED_OVER: lazy_gettext(
+        "another database server took over, which may lack the latest commits, and is compared with what was sent"
     ),
 }
 
@@ -1050,6 +1054,7 @@ _DEFERRAL_LABELS: Final[Mapping[str, DeferralLabel]] = {
     HoldReason.REPLACED: DeferralLabel(lazy_gettext("All sending is on hold: database replaced")),
     HoldReason.UNMARKED: DeferralLabel(lazy_gettext("All sending is on hold: database without a marker")),
     HoldReason.REPORTED: DeferralLabel(lazy_gettext("All sending is on hold: unknown messages reported")),
+    HoldReason.FAILED_OVER: DeferralLabel(lazy_gettext("Sending resumes soon: database failed over")),
 }
 
 
