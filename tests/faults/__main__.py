@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -33,6 +33,7 @@ from tests.faults import (
     http_answers,
     http_phases,
     kills,
+    lossy_failovers,
     notifications,
     outages,
     phases,
@@ -124,6 +125,19 @@ async def standby_takes_over(_engine: str, **sizes: Any) -> Figures:
                 return await failovers.run(stage, pair, **sizes)
         finally:
             pair.standby.stop()
+
+
+async def standby_lacks_commits(_engine: str, *, seconds: tuple[float, ...], **sizes: Any) -> Figures:
+    """Lose the commits of each of these times, on one machine and on two in turn."""
+    figures = Figures()
+    for number, lost_seconds in enumerate(seconds):
+        with postgresql() as primary, tempfile.TemporaryDirectory(prefix="mwpg") as folder:
+            name = urlsplit(await primary.create()).path.strip("/")
+            async with lossy_failovers.a_lossy_pair(primary, Path(folder)) as pair, a_stage(pair.url(name)) as stage:
+                machines = number % 2 + 1
+                found = await lossy_failovers.run(stage, pair, lost_seconds=lost_seconds, machines=machines, **sizes)
+        figures.all += [replace(each, name=f"{lost_seconds:g} s: {each.name}") for each in found.all]
+    return figures
 
 
 async def lost_valkey(engine: str, **sizes: Any) -> Figures:
@@ -250,6 +264,14 @@ RUNS = (
         standby_takes_over,
         long={"messages": 5_000},
         quick={"messages": 300},
+        engines=POSTGRESQL,
+    ),
+    Run(
+        "lossy-failovers",
+        "asynchronous standby takes over without the latest commits",
+        standby_lacks_commits,
+        long={"seconds": (0.05, 0.5, 2, 10), "bulk": 5_000, "transactional": 500},
+        quick={"seconds": (0.05, 2), "bulk": 1_000, "transactional": 100},
         engines=POSTGRESQL,
     ),
     Run("outages", "Valkey flushed, frozen, gone", lost_valkey, {"limit": 1_000}, {"limit": 200}),

@@ -45,7 +45,7 @@ from mailwright.sources.campaigns.repeat_records import list_failed
 from mailwright.sources.campaigns.restored import list_running_campaigns
 from mailwright.storage.database import Database
 from mailwright.storage.server_settings import REPLICATION, find_unsafe_settings
-from mailwright.storage.server_state import database_bytes
+from mailwright.storage.server_state import database_bytes, find_history
 
 LOW_DISK: Final = {Verdict.PROBLEM: 512 * 1024**2, Verdict.WARNING: 2 * 1024**3}
 # With more free space than this, a small free share of a large disk is not reported.
@@ -292,13 +292,13 @@ async def _failover(database: Database, now: Instant) -> AsyncIterator[Finding]:
     if failover is None or failover.ended_at is None:
         return  # While machines compare, sending is on hold.
     details = [
-        lazy_gettext("{count} messages marked as sent", count=f"{failover.restored:,}") if failover.restored else None,
-        lazy_gettext("{count} put in doubt", count=f"{failover.doubted:,}") if failover.doubted else None,
-        lazy_gettext("{count} sent messages missing", count=f"{failover.lost:,}") if failover.lost else None,
-        lazy_gettext("{count} accepted messages missing", count=f"{failover.accepted_lost:,}")
+        lazy_gettext("messages marked as sent: {count}", count=f"{failover.restored:,}") if failover.restored else None,
+        lazy_gettext("put in doubt: {count}", count=f"{failover.doubted:,}") if failover.doubted else None,
+        lazy_gettext("sent messages missing: {count}", count=f"{failover.lost:,}") if failover.lost else None,
+        lazy_gettext("accepted messages missing: {count}", count=f"{failover.accepted_lost:,}")
         if failover.accepted_lost
         else None,
-        lazy_gettext("{count} sent twice", count=f"{failover.repeated:,}") if failover.repeated else None,
+        lazy_gettext("sent twice: {count}", count=f"{failover.repeated:,}") if failover.repeated else None,
     ]
     summary = lazy_gettext(
         "another database server took over at {since} without the latest commits: {details}",
@@ -315,6 +315,12 @@ async def _failover(database: Database, now: Instant) -> AsyncIterator[Finding]:
 
 
 async def _replication(database: Database) -> AsyncIterator[Finding]:
+    if database.dialect == "postgresql" and await find_history(database) is None:
+        yield warning(
+            "replication",
+            lazy_gettext("this role cannot recognise a failover of the database server"),
+            lazy_gettext("let it call pg_control_system() and pg_walfile_name(); see docs/postgresql.md"),
+        )
     for each in await find_unsafe_settings(database):
         if each.name in REPLICATION:
             advice = lazy_gettext(

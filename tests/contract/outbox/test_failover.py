@@ -313,7 +313,7 @@ async def test_sending_goes_on_after_lost_commits(bench: Bench, server: Server, 
     assert (released.action, held.action) == ("sending.release", "sending.hold")
     assert not machine.was_paused
     found = {each.name: each for each in await check_health(bench.engine.settings, bench.database, bench.clock)}
-    assert "without the latest commits: 1 messages marked as sent, 1 put in doubt" in str(found["failover"].summary)
+    assert "without the latest commits: messages marked as sent: 1, put in doubt: 1" in str(found["failover"].summary)
     assert sum(each.messages for each in (await find_quarantine(bench.database)).messages) == 1
 
 
