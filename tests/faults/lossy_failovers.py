@@ -146,7 +146,7 @@ async def run(
     gone = [key for key in received if key not in rows]
     accepted = [each for each in (*load.told.values(), *stage.accepted) if each not in rows]
     figures.note("sent while commits were lost", during - before)
-    figures.note("marked as sent by the journals", failover.restored)
+    figures.note("marked as sent by the attempt files", failover.restored)
     figures.note("put in doubt by the comparison", failover.doubted)
     figures.expect("history that was compared", failover.history, "another one", when=failover.ended_at is not None)
     held = [each.detail.get("reason") for each in await list_entries(stage.database, tenant_id=None, limit=10)]

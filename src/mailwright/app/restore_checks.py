@@ -9,7 +9,7 @@ from mailwright.domain.clock import Clock, utc_text
 from mailwright.domain.errors import DatabaseNotReady
 from mailwright.ops.periodic import run_periodically
 from mailwright.ops.settings import Settings
-from mailwright.outbox.attempt_journal import AttemptJournal, open_journal
+from mailwright.outbox.attempt_recorder import AttemptRecorder, open_recorder
 from mailwright.outbox.audit_log import SYSTEM
 from mailwright.outbox.failover import FailoverGuard
 from mailwright.outbox.restore_guard import (
@@ -46,7 +46,7 @@ class DatabaseGuard:
         self._failovers = FailoverGuard(
             database,
             clock,
-            journal_folder(settings, database),
+            attempt_folder(settings, database),
             pause_bulk=self._pause_bulk,
             newest_mark=self._restores.newest_mark,
         )
@@ -76,14 +76,14 @@ class DatabaseGuard:
         await stop_open_runs(self._database, self._clock)
 
 
-def journal_folder(settings: Settings, database: Database) -> Path:
+def attempt_folder(settings: Settings, database: Database) -> Path:
     """Return the folder with the latest attempts of this machine's processes."""
     return settings.state / f"attempts-{database_name(database.url)}"
 
 
-def open_attempt_journal(settings: Settings, database: Database) -> AttemptJournal | None:
-    """Open the journal of this process. SQLite needs none, because no other server can take over."""
-    return None if database.dialect == "sqlite" else open_journal(journal_folder(settings, database))
+def open_attempt_recorder(settings: Settings, database: Database) -> AttemptRecorder | None:
+    """Open the attempt file of this process. SQLite needs none, because no other server can take over."""
+    return None if database.dialect == "sqlite" else open_recorder(attempt_folder(settings, database))
 
 
 async def mark_new_database(settings: Settings, database: Database, clock: Clock) -> None:

@@ -28,7 +28,7 @@ from mailwright.app.outbox_table import run_outbox_table
 from mailwright.app.plugin_sources import run_plugin_sources
 from mailwright.app.profiles import drain_profiles, run_profiles
 from mailwright.app.quotas import run_quota_syncs
-from mailwright.app.restore_checks import DatabaseGuard, open_attempt_journal
+from mailwright.app.restore_checks import DatabaseGuard, open_attempt_recorder
 from mailwright.app.retention import run_retention
 from mailwright.app.sender_domains import run_domain_checks
 from mailwright.app.shutdown import Shutdown
@@ -44,7 +44,7 @@ from mailwright.ops.paused_collection import paused_collection
 from mailwright.ops.periodic import run_periodically
 from mailwright.ops.settings import DRY_RUN_NOTICE
 from mailwright.ops.unknown_settings import find_unknown_settings
-from mailwright.outbox.attempt_journal import AttemptJournal
+from mailwright.outbox.attempt_recorder import AttemptRecorder
 from mailwright.outbox.tallies import EventTallier
 from mailwright.storage.server_settings import find_unsafe_settings
 from mailwright.worker.worker import WorkerGroup
@@ -69,7 +69,7 @@ async def serve(
     """Serve until stopped. If the worker fails, the process ends, so that its supervisor restarts it."""
     await _log_start(engine)
     guard = await _checked_guard(engine)
-    journal = open_attempt_journal(engine.settings, engine.database) if with_worker else None
+    recorder = open_attempt_recorder(engine.settings, engine.database) if with_worker else None
     switch = AppSwitch()
     server = _Server(_configuration(engine, switch))
     create_app = _import_web_application()
@@ -84,7 +84,7 @@ async def serve(
         await server.serve(sockets=[listener])
 
     async def serve_with(current: Engine, stopping: Shutdown) -> None:
-        worker = await _make_usable_worker(current, journal) if with_worker else None
+        worker = await _make_usable_worker(current, recorder) if with_worker else None
         await _serve_with(current, stopping, switch, create_app, worker=worker, submission=submission)
 
     async with asyncio.TaskGroup() as tasks:
@@ -150,15 +150,15 @@ async def work(engine: Engine, shutdown: Shutdown, *, drain: bool) -> None:
     _freeze_loaded_modules()
     await _log_start(engine)
     guard = await _checked_guard(engine)
-    journal = open_attempt_journal(engine.settings, engine.database)
+    recorder = open_attempt_recorder(engine.settings, engine.database)
     if drain:
         if engine.settings_problems:
             raise ConfigurationInvalid(*engine.settings_problems)
-        await _drain(engine, await make_workers(engine, journal), shutdown)
+        await _drain(engine, await make_workers(engine, recorder), shutdown)
         return
 
     async def work_with(current: Engine, stopping: Shutdown) -> None:
-        await _work_with(current, stopping, await _make_usable_worker(current, journal))
+        await _work_with(current, stopping, await _make_usable_worker(current, recorder))
 
     async with asyncio.TaskGroup() as tasks:
         _run_until_stopped(tasks, _run_guard(guard), shutdown)
@@ -175,10 +175,10 @@ async def _work_with(engine: Engine, stopping: Shutdown, worker: WorkerGroup | N
         await stopping.wait()
 
 
-async def _make_usable_worker(engine: Engine, journal: AttemptJournal | None) -> WorkerGroup | None:
+async def _make_usable_worker(engine: Engine, recorder: AttemptRecorder | None) -> WorkerGroup | None:
     """Return a worker, or None if it is unclear how to send: a message must not go through the wrong provider."""
     if not engine.settings_problems:
-        return await make_workers(engine, journal)
+        return await make_workers(engine, recorder)
     for problem in engine.settings_problems:
         log.error("settings_unusable", problem=problem, message="Nothing is sent until this is corrected.")
     return None

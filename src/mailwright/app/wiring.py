@@ -85,7 +85,7 @@ from mailwright.ops.provider_kinds import KINDS
 from mailwright.ops.settings import Settings, secret_text
 from mailwright.outbox.absence import WorkerAbsence
 from mailwright.outbox.accept import Acceptor
-from mailwright.outbox.attempt_journal import AttemptJournal
+from mailwright.outbox.attempt_recorder import AttemptRecorder
 from mailwright.outbox.claim import MAX_LEASE, Claims
 from mailwright.outbox.in_doubt import InDoubtHandler
 from mailwright.outbox.installation import UNSUBSCRIBE_SECRET, get_or_create_secret
@@ -541,10 +541,10 @@ def _unsubscribe_confirmation(settings: Settings) -> UnsubscribeConfirmation:
             return UnsubscribeConfirmation.UNCONFIRMED_PEOPLE
 
 
-async def make_workers(engine: Engine, journal: AttemptJournal | None = None) -> WorkerGroup:
+async def make_workers(engine: Engine, recorder: AttemptRecorder | None = None) -> WorkerGroup:
     """Create a worker for the provider of the installation, and one for each named provider that is in use."""
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
-    shared: dict[str, Any] = {"worker_id": name, "journal": journal}
+    shared: dict[str, Any] = {"worker_id": name, "recorder": recorder}
     first = await make_worker(engine, **shared)
     return WorkerGroup([first, *[await make_worker(engine, **shared, named=each) for each in engine.named.used]])
 
@@ -554,7 +554,7 @@ async def make_worker(
     provider: Provider | Route | None = None,
     worker_id: str | None = None,
     named: NamedProvider | None = None,
-    journal: AttemptJournal | None = None,
+    recorder: AttemptRecorder | None = None,
 ) -> Worker:
     """Create a worker of one provider: the named provider if `named` is given, otherwise the installation's."""
     settings, clock, database = engine.settings, engine.clock, engine.database
@@ -607,7 +607,7 @@ async def make_worker(
         pacing=Pacing(clock, engine.ledger),
         retractions=Retractions(engine.reports, clock),
         absence=WorkerAbsence(database, clock),
-        journal=journal,
+        recorder=recorder,
     )
     return Worker(parts, _worker_settings(settings, doubt_grace, runs_source_duties=named is None))
 

@@ -5,10 +5,9 @@ rows of messages that were sent are open again, and would be sent twice. The dat
 the server that was compared last (`storage/server_history.py`). While the server has another one, workers claim
 nothing.
 
-Meanwhile each machine compares the attempts in the journals of its processes (`attempt_journal.py`), also of killed
-ones, with the rows: messages that a provider accepted are marked as sent, and those without a response are put in
-doubt. If the journals of a machine are missing or too short, everything that was due is put in doubt. Then sending
-resumes.
+Meanwhile each machine compares the attempt files of its processes (`attempt_recorder.py`), also of killed ones, with
+the rows: messages that a provider accepted are marked as sent, and those without a response are put in doubt. If the
+files of a machine are missing or too short, everything that was due is put in doubt. Then sending resumes.
 """
 
 import asyncio
@@ -29,7 +28,13 @@ from mailwright.domain.states import VALIDATIONS, EventType
 from mailwright.ops.logs import logger
 from mailwright.outbox import audit_log
 from mailwright.outbox.accept import recently_accepted
-from mailwright.outbox.attempt_journal import AttemptState, Journal, JournaledAttempt, has_journals, read_journals
+from mailwright.outbox.attempt_recorder import (
+    AttemptState,
+    RecordedAttempt,
+    RecordedAttempts,
+    has_records,
+    read_records,
+)
 from mailwright.outbox.in_doubt import lost_attempt_events
 from mailwright.outbox.installation_values import load_value, store_value
 from mailwright.outbox.restore_guard import ADVANCED_AT, RESTORE_STEP, SEQUENCE, Mark, restored_hold
@@ -60,15 +65,15 @@ FIND_STORED = statement(__package__, "find_stored")
 
 HISTORY: Final = "server_history"
 _FAILOVER: Final = "failover"
-_JOURNALS: Final = "attempt_journals:"
-# Machines whose journals were in use this long before the last report of any machine take part in a comparison.
+_RECORDS: Final = "attempt_records:"
+# Machines whose attempt files were in use this long before the last report of any machine take part in a comparison.
 IN_USE_WITHIN: Final[Instant] = 30 * SECOND
 REPORT_EVERY: Final[Instant] = 5 * SECOND
-# How long sending waits for the journals of the other machines.
-WAIT_FOR_JOURNALS: Final[Instant] = 20 * SECOND
+# How long sending waits for the attempt files of the other machines.
+WAIT_FOR_RECORDS: Final[Instant] = 20 * SECOND
 # A worker that still runs records the response of an attempt within this time.
 RESPONSE_GRACE: Final[Instant] = 30 * SECOND
-FORGET_JOURNALS_AFTER: Final[Instant] = 7 * DAY
+FORGET_RECORDS_AFTER: Final[Instant] = 7 * DAY
 SHOWN_FOR: Final[Instant] = 7 * DAY
 # A server that lacks more than this was restored to an earlier state: also unsubscribes are missing.
 LONGEST_LOSS: Final[Instant] = 10 * MINUTE
@@ -77,9 +82,11 @@ _DETAIL: Final = (
     "Another database server took over, which may lack the latest commits. Mailwright compares it with what was sent, "
     "and resumes sending by itself within a minute."
 )
-# If the database knows these oldest attempts of a journal, it knows those before it, too.
+# If the database knows these oldest attempts of an attempt file, it knows those before it, too.
 _OLDEST: Final = 64
+# IDs of messages that are stored for health checks, and in one line of the log.
 _EXAMPLES: Final = 20
+_LOGGED: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +96,7 @@ class Failover:
     since: Instant
     former: str
     history: str
-    waits_for: tuple[str, ...]  # the machines whose journals are compared
+    waits_for: tuple[str, ...]  # the machines whose attempt files are compared
     compared: tuple[str, ...] = ()
     restored: int = 0  # messages marked as sent, because a provider had accepted them
     doubted: int = 0  # messages whose response is unknown
@@ -98,7 +105,7 @@ class Failover:
     repeated: int = 0  # messages that were sent twice before they were compared
     examples: tuple[str, ...] = ()  # IDs of lost and repeated messages
     is_bulk_lost: bool = False  # whether some of the lost messages could be created again
-    is_incomplete: bool = False  # whether a journal was missing or too short
+    is_incomplete: bool = False  # whether a attempt file was missing or too short
     ended_at: Instant | None = None
 
     @property
@@ -122,7 +129,7 @@ class Failover:
 
 @dataclass(slots=True)
 class Found:
-    """What the journals of a machine know and the database does not."""
+    """What the attempt files of a machine know and the database does not."""
 
     restored: int = 0
     doubted: int = 0
@@ -133,8 +140,8 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class JournalFolder:
-    """The journals of this machine, its name in the database, and the history with which they were compared last."""
+class AttemptFolder:
+    """The attempt files of this machine, its name in the database, and the history that was compared last."""
 
     path: Path
 
@@ -157,7 +164,7 @@ class JournalFolder:
 
 
 class FailoverGuard:
-    """Compares the journals of this machine with the database whenever the history of its server has changed."""
+    """Compares the attempt files of this machine with the database whenever the history of its server has changed."""
 
     def __init__(
         self,
@@ -168,14 +175,14 @@ class FailoverGuard:
         pause_bulk: Callable[[], Awaitable[object]],
         newest_mark: Callable[[], Awaitable[Mark | None]],
     ) -> None:
-        """Create the guard of a process. `folder` has the journals of this machine.
+        """Create the guard of a process. `folder` has the attempt files of this machine.
 
         `newest_mark` returns the latest state of the database that this process knows, and `pause_bulk` pauses
         everything that creates bulk email.
         """
         self._database = database
         self._clock = clock
-        self._folder = JournalFolder(folder)
+        self._folder = AttemptFolder(folder)
         self._pause_bulk = pause_bulk
         self._newest_mark = newest_mark
         self._seen: str | None = None  # The history when this process looked last.
@@ -208,8 +215,8 @@ class FailoverGuard:
         if failover is None:
             return
         if machine not in failover.compared:
-            failover = await self._compare_journals(history, machine)
-        is_late = self._clock.now() - failover.since >= WAIT_FOR_JOURNALS
+            failover = await self._compare_records(history, machine)
+        is_late = self._clock.now() - failover.since >= WAIT_FOR_RECORDS
         missing = set(failover.waits_for) - set(failover.compared)
         if not missing or is_late:
             await self._end(failover, missing)
@@ -242,25 +249,25 @@ class FailoverGuard:
         log.error("database_failed_over", former=known, history=history, waitsFor=failover.waits_for)
         return failover
 
-    async def _compare_journals(self, history: str, machine: str) -> Failover:
-        journals = await asyncio.to_thread(read_journals, self._folder.path)
+    async def _compare_records(self, history: str, machine: str) -> Failover:
+        files = await asyncio.to_thread(read_records, self._folder.path)
         async with self._database.write() as tx:
             await _lock_history(tx)
             failover = await load_failover(tx)
             assert failover is not None
             if machine not in failover.compared:
-                found = await compare(tx, journals, failover.since, self._clock.now())
+                found = await compare(tx, files, failover.since, self._clock.now())
                 failover = failover.plus(found, machine)
                 await _store(tx, failover)
         await asyncio.to_thread(self._folder.save, machine, history)
         return failover
 
     async def _end(self, failover: Failover, missing: Collection[str]) -> None:
-        """Resume sending. What the journals do not cover is put in doubt."""
+        """Resume sending. What the attempt files do not cover is put in doubt."""
         now = self._clock.now()
         is_incomplete = failover.is_incomplete or bool(missing)
         if missing:
-            log.error("attempt_journals_missing", machines=sorted(missing))
+            log.error("attempt_records_missing", machines=sorted(missing))
         doubted = await self._doubt_due() if is_incomplete else 0
         if is_incomplete or failover.is_bulk_lost:
             await self._pause_bulk()
@@ -286,13 +293,13 @@ class FailoverGuard:
         return await doubt_due(self._database, hold, self._clock.now())
 
     async def _compare_late(self, history: str, machine: str) -> None:
-        """Compare the journals of a machine that was off when the other machines resumed sending."""
+        """Compare the attempt files of a machine that was off when the other machines resumed sending."""
         now = self._clock.now()
-        journals = await asyncio.to_thread(read_journals, self._folder.path)
+        files = await asyncio.to_thread(read_records, self._folder.path)
         async with self._database.write() as tx:
             await _lock_history(tx)
             failover = await load_failover(tx)
-            found = await compare(tx, journals, now if failover is None else failover.since, now)
+            found = await compare(tx, files, now if failover is None else failover.since, now)
             if failover is not None:
                 failover = failover.plus(found, machine)
                 await _store(tx, failover)
@@ -309,7 +316,7 @@ class FailoverGuard:
             lost += sorted(set(some) - {row.outbox_id for row in rows})
         if not lost:
             return
-        log.error("accepted_messages_lost", messages=len(lost), outboxIds=lost[:_EXAMPLES])
+        _log_ids("accepted_messages_lost", lost)
         async with self._database.write() as tx:
             await _lock_history(tx)
             failover = await load_failover(tx)
@@ -325,21 +332,21 @@ class FailoverGuard:
             await store_value(tx, HISTORY, history)
 
     async def _report_use(self, history: str, machine: str, *, is_new: bool) -> None:
-        """Record that this machine uses the database, so that others wait for its journals after a failover."""
+        """Record that this machine uses the database, so that others wait for its attempt files after a failover."""
         now = self._clock.now()
         if self._reported_at is not None and 0 <= now - self._reported_at < REPORT_EVERY:
             return
         self._reported_at = now
         if is_new:
             await asyncio.to_thread(self._folder.save, machine, history)
-        if not await asyncio.to_thread(has_journals, self._folder.path):
+        if not await asyncio.to_thread(has_records, self._folder.path):
             return  # This machine sends nothing.
-        name, old = installation.c.name, now - FORGET_JOURNALS_AFTER
+        name, old = installation.c.name, now - FORGET_RECORDS_AFTER
         async with self._database.write() as tx:
-            await store_value(tx, f"{_JOURNALS}{machine}", str(now))
+            await store_value(tx, f"{_RECORDS}{machine}", str(now))
             for former, at in await _load_machines(tx):
                 if at < old:
-                    await tx.execute(delete(installation).where(name == f"{_JOURNALS}{former}"))
+                    await tx.execute(delete(installation).where(name == f"{_RECORDS}{former}"))
 
 
 async def find_failover(database: Database, now: Instant) -> Failover | None:
@@ -356,40 +363,50 @@ async def load_failover(tx: Transaction) -> Failover | None:
     if stored is None:
         return None
     values: dict[str, Any] = orjson.loads(stored)
-    return Failover(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+    lists: dict[str, Any] = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+    return Failover(**values | lists)
 
 
 async def accept_history(database: Database) -> None:
     """Take the server as it is, because its content was just restored and sending is on hold."""
     history = await find_history(database)
     async with database.write() as tx:
-        names = [HISTORY, _FAILOVER, *(f"{_JOURNALS}{machine}" for machine, _ in await _load_machines(tx))]
+        names = [HISTORY, _FAILOVER, *(f"{_RECORDS}{machine}" for machine, _ in await _load_machines(tx))]
         await tx.execute(delete(installation).where(installation.c.name.in_(names)))
         if history is not None:
             await store_value(tx, HISTORY, history)
 
 
-async def compare(tx: Transaction, journals: Sequence[Journal], since: Instant, now: Instant) -> Found:
+async def compare(tx: Transaction, files: Sequence[RecordedAttempts], since: Instant, now: Instant) -> Found:
     """Compare attempts with the database. Mark messages as sent, or put them in doubt, that it has as not sent.
 
     `since` is the time of the failover.
     """
     found = Found()
-    for journal in journals:
-        rows = [row async for row in _lost_commits(tx, journal.attempts, since)]
+    for file in files:
+        rows = [row async for row in _lost_commits(tx, file.attempts, since)]
         await _restore(tx, rows, found, now)
         lost = [row for row in rows if row.is_message_lost and row.state != AttemptState.NOT_SENT]
         lost = [row for row in lost if now - row.at < DAY]  # Retention may have deleted older ones.
         found.lost += tuple(row.outbox_id for row in lost)
         # Their sources do not know any more that they have created these messages, and may do it again.
         found.is_bulk_lost |= any(row.source != Source.API for row in lost)
-        oldest = {attempt.message_key for attempt in journal.attempts[:_OLDEST]}
+        oldest = {attempt.message_key for attempt in file.attempts[:_OLDEST]}
         unknown = {row.message_key for row in rows if row.is_message_lost or row.is_attempt_lost}
-        found.is_incomplete |= journal.is_cut and oldest <= unknown
+        found.is_incomplete |= file.is_cut and oldest <= unknown
+    _log_ids("sent_messages_lost", found.lost)
+    _log_ids("messages_sent_twice", found.repeated)
     return found
 
 
-async def _lost_commits(tx: Transaction, attempts: Iterable[JournaledAttempt], since: Instant) -> AsyncIterator[Any]:
+def _log_ids(event: str, outbox_ids: Sequence[str]) -> None:
+    """Log all of these messages, because nothing else names them."""
+    for start in range(0, len(outbox_ids), _LOGGED):
+        some = outbox_ids[start : start + _LOGGED]
+        log.error(event, messages=len(outbox_ids), outboxIds=list(some))
+
+
+async def _lost_commits(tx: Transaction, attempts: Iterable[RecordedAttempt], since: Instant) -> AsyncIterator[Any]:
     for some in _batches(attempts):
         for row in await tx.run(FIND_LOST_COMMITS, attempts=[attempt._asdict() for attempt in some], since=since):
             yield row
@@ -447,7 +464,7 @@ def _sent_events(restored: Any, attempt: Any, now: Instant) -> Iterator[dict[str
         Event(EventType.SENT_ATTEMPT, attempt.at, handed),
     )
     is_begun = attempt.status in ("IN_DOUBT", "CLOSED_UNKNOWN") and not attempt.is_attempt_lost
-    sent = Event(EventType.SENT, now, {**handed, "settledBy": "journal"})
+    sent = Event(EventType.SENT, now, {**handed, "settledBy": "attempt_records"})
     for event in (sent,) if is_begun else (*begun, sent):
         yield event_row(restored.message_key, restored.tenant_id, event)
 
@@ -463,8 +480,8 @@ async def _store(tx: Transaction, failover: Failover) -> None:
 
 
 async def _load_machines(tx: Transaction) -> list[tuple[str, Instant]]:
-    rows = await tx.execute(select(installation).where(installation.c.name.startswith(_JOURNALS, autoescape=True)))
-    return [(row.name.removeprefix(_JOURNALS), int(row.value)) for row in rows]
+    rows = await tx.execute(select(installation).where(installation.c.name.startswith(_RECORDS, autoescape=True)))
+    return [(row.name.removeprefix(_RECORDS), int(row.value)) for row in rows]
 
 
 async def _machines_in_use(tx: Transaction) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.lifetimes import Lifetimes
 from mailwright.events.retractions import Retractions
 from mailwright.outbox.absence import WorkerAbsence
-from mailwright.outbox.attempt_journal import AttemptJournal
+from mailwright.outbox.attempt_recorder import AttemptRecorder
 from mailwright.outbox.claim import Claims
 from mailwright.outbox.settle import Settler
 from mailwright.pipeline.compose import Composer
@@ -53,4 +53,4 @@ class WorkerParts:
     pacing: Pacing
     retractions: Retractions
     absence: WorkerAbsence
-    journal: AttemptJournal | None = None  # None if no server can take over: on SQLite, and in tests.
+    recorder: AttemptRecorder | None = None  # None if no server can take over: on SQLite, and in tests.

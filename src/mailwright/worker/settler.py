@@ -64,11 +64,11 @@ class ResultSettler:
         return begun
 
     async def _exchange(self, outcomes: Sequence[Outcome], attempts: Sequence[ReadyMessage]) -> BegunAttempts:
-        settling, journal = self._parts.settling, self._parts.journal
-        if journal is None:
+        settling, recorder = self._parts.settling, self._parts.recorder
+        if recorder is None:
             return await settling.exchange(outcomes, attempts)
-        journal.settle(outcomes)
-        journal.begin(attempts, self._parts.clock.now())
+        recorder.settle(outcomes)
+        recorder.begin(attempts, self._parts.clock.now())
         begun: Collection[int] = ()
         try:
             exchanged = await settling.exchange(outcomes, attempts)
@@ -77,7 +77,7 @@ class ResultSettler:
             # After an error none of them is handed over, even if the commit succeeded.
             if len(begun) < len(attempts):
                 keys = (attempt.claimed.message_key for attempt in attempts)
-                journal.withdraw(key for key in keys if key not in begun)
+                recorder.withdraw(key for key in keys if key not in begun)
         return exchanged
 
     def settled_per_second(self) -> int:

@@ -14,12 +14,12 @@ from mailwright.domain.clock import DAY, MINUTE, SECOND, ManualClock
 from mailwright.domain.message import Claimed, NewMessage
 from mailwright.domain.states import EventType, Status
 from mailwright.outbox import failover as failover_
-from mailwright.outbox.attempt_journal import AttemptJournal, open_journal, read_journals
+from mailwright.outbox.attempt_recorder import AttemptRecorder, open_recorder, read_records
 from mailwright.outbox.audit import audit
 from mailwright.outbox.audit_log import list_entries
 from mailwright.outbox.failover import (
     RESPONSE_GRACE,
-    WAIT_FOR_JOURNALS,
+    WAIT_FOR_RECORDS,
     Failover,
     FailoverGuard,
     Found,
@@ -65,19 +65,19 @@ E = EventType
 PROVIDER = "scripted"
 
 
-def a_journal(folder: Path) -> AttemptJournal:
-    journal = open_journal(folder, 100)
-    assert journal is not None
-    return journal
+def a_recorder(folder: Path) -> AttemptRecorder:
+    recorder = open_recorder(folder, 100)
+    assert recorder is not None
+    return recorder
 
 
 @dataclass
 class Sends:
-    """A worker that keeps a journal, and a database that loses what it wrote."""
+    """A worker that keeps an attempt file, and a database that loses what it wrote."""
 
     database: Database
     clock: ManualClock
-    journal: AttemptJournal
+    recorder: AttemptRecorder
 
     async def begin(self, *accepted: NewMessage) -> list[Claimed]:
         """Accept and claim these messages, which the database keeps, and begin their attempts, which it loses."""
@@ -85,14 +85,14 @@ class Sends:
         claimed = await claims_of(self.database, self.clock).claim(len(accepted))
         self.kept = await deliveries_of(self.database)
         attempts = [Attempt(each, PROVIDER) for each in claimed]
-        self.journal.begin(attempts, self.clock.now())
+        self.recorder.begin(attempts, self.clock.now())
         self.clock.advance(1)
         await a_settler(self.database, self.clock).exchange([], attempts)
         return claimed
 
     async def settle(self, claimed: Collection[Claimed], result: Any = SENT) -> None:
         outcomes = [a_result(each, result, self.clock.now()) for each in claimed]
-        self.journal.settle(outcomes)
+        self.recorder.settle(outcomes)
         await a_settler(self.database, self.clock).exchange(outcomes, [])
 
     async def lose(self) -> None:
@@ -106,12 +106,12 @@ class Sends:
     async def compare(self, folder: Path) -> Found:
         now = self.clock.now()
         async with self.database.write() as tx:
-            return await compare(tx, read_journals(folder), now, now)
+            return await compare(tx, read_records(folder), now, now)
 
 
 @pytest.fixture
 def sends(database: Database, clock: ManualClock, tmp_path: Path) -> Sends:
-    return Sends(database, clock, a_journal(tmp_path))
+    return Sends(database, clock, a_recorder(tmp_path))
 
 
 async def test_nothing_lost_changes_nothing(sends: Sends, tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ async def test_sent_message_is_marked_as_sent_again(sends: Sends, tmp_path: Path
     assert (record.summary.status, record.summary.attempts) == (Status.SENT, 1)
     assert steps(record) == attempt_steps(E.SENT)
     assert {event.metadata["attempt"] for event in record.events} == {1}
-    assert the_event(record, E.SENT).metadata["settledBy"] == "journal"
+    assert the_event(record, E.SENT).metadata["settledBy"] == "attempt_records"
     assert (await audit(sends.database)).ok
     assert (await sends.compare(tmp_path)).restored == 0
 
@@ -177,7 +177,7 @@ async def test_late_response_settles_the_doubt(sends: Sends, tmp_path: Path) -> 
 async def test_attempt_that_sent_nothing_is_repeated(sends: Sends, tmp_path: Path) -> None:
     refused, withdrawn = await sends.begin(a_message(), a_message())
     await sends.settle([refused], FAULT)
-    sends.journal.withdraw([withdrawn.message_key])
+    sends.recorder.withdraw([withdrawn.message_key])
     await sends.lose()
     assert await sends.compare(tmp_path) == Found()
     assert await statuses(sends.database) == {"PENDING": 2}
@@ -205,7 +205,7 @@ async def test_new_message_with_a_lost_key_is_not_confused(sends: Sends, tmp_pat
     assert await status_of(sends.database, other.outbox_id) == Status.PENDING
 
 
-async def test_journal_that_does_not_reach_back_is_incomplete(sends: Sends, tmp_path: Path) -> None:
+async def test_records_that_does_not_reach_back_is_incomplete(sends: Sends, tmp_path: Path) -> None:
     claimed = await sends.begin(*(a_newsletter() for _ in range(101)))
     await sends.settle(claimed)
     assert not (await sends.compare(tmp_path)).is_incomplete  # The oldest attempts are known.
@@ -232,7 +232,7 @@ class Machine:
 
     def __post_init__(self) -> None:
         self.guard = self.restarted()
-        self.journal = a_journal(self.state)
+        self.recorder = a_recorder(self.state)
         self.was_paused = False
 
     def restarted(self) -> FailoverGuard:
@@ -296,7 +296,7 @@ async def test_nothing_is_claimed_before_the_comparison(bench: Bench, server: Se
 async def test_sending_goes_on_after_lost_commits(bench: Bench, server: Server, tmp_path: Path) -> None:
     machine = Machine(bench, tmp_path)
     await machine.guard.check()
-    sends = Sends(bench.database, bench.clock, machine.journal)
+    sends = Sends(bench.database, bench.clock, machine.recorder)
     sent, begun = await sends.begin(a_newsletter(), a_newsletter())
     await sends.settle([sent])
     await sends.lose()
@@ -318,11 +318,11 @@ async def test_sending_goes_on_after_lost_commits(bench: Bench, server: Server, 
 
 
 @on_postgresql
-async def test_sending_waits_for_the_journals_of_all_machines(bench: Bench, server: Server, tmp_path: Path) -> None:
+async def test_sending_waits_for_the_records_of_all_machines(bench: Bench, server: Server, tmp_path: Path) -> None:
     first, second = Machine(bench, tmp_path / "first"), Machine(bench, tmp_path / "second")
     await first.guard.check()
     await second.guard.check()
-    sends = Sends(bench.database, bench.clock, second.journal)
+    sends = Sends(bench.database, bench.clock, second.recorder)
     [sent] = await sends.begin(a_newsletter())
     await sends.settle([sent])
     await sends.lose()
@@ -337,14 +337,14 @@ async def test_sending_waits_for_the_journals_of_all_machines(bench: Bench, serv
 
 
 @on_postgresql
-async def test_missing_journal_leaves_everything_due_in_doubt(bench: Bench, server: Server, tmp_path: Path) -> None:
+async def test_missing_records_leaves_everything_due_in_doubt(bench: Bench, server: Server, tmp_path: Path) -> None:
     first, second = Machine(bench, tmp_path / "first"), Machine(bench, tmp_path / "second")
     await first.guard.check()
     await second.guard.check()
     due = await bench.accept(a_newsletter(), a_message())
     await server.fail_over()
     await first.guard.check()
-    bench.clock.advance(WAIT_FOR_JOURNALS)
+    bench.clock.advance(WAIT_FOR_RECORDS)
     later = await bench.accept(a_newsletter())
     await first.guard.check()
     assert await find_hold(bench.database) is None
@@ -357,7 +357,7 @@ async def test_missing_journal_leaves_everything_due_in_doubt(bench: Bench, serv
 async def test_late_machine_reports_what_was_sent_twice(bench: Bench, server: Server, tmp_path: Path) -> None:
     first, second = Machine(bench, tmp_path / "first"), Machine(bench, tmp_path / "second")
     await second.guard.check()
-    sends = Sends(bench.database, bench.clock, second.journal)
+    sends = Sends(bench.database, bench.clock, second.recorder)
     [sent] = await sends.begin(a_message())
     await sends.settle([sent])
     await sends.lose()

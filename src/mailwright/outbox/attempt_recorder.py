@@ -36,7 +36,7 @@ class AttemptState(IntEnum):
     NOT_SENT = 3
 
 
-class JournaledAttempt(NamedTuple):
+class RecordedAttempt(NamedTuple):
     message_key: int
     state: AttemptState
     claim_token: int
@@ -46,10 +46,10 @@ class JournaledAttempt(NamedTuple):
     provider: str | None
 
 
-class Journal(NamedTuple):
+class RecordedAttempts(NamedTuple):
     """The attempts of one file, the oldest first; of each message only the latest one."""
 
-    attempts: list[JournaledAttempt]
+    attempts: list[RecordedAttempt]
     is_cut: bool  # Whether there were more attempts before these.
 
 
@@ -61,8 +61,8 @@ class IntendedAttempt(Protocol):
     def provider(self) -> str | None: ...
 
 
-class AttemptJournal:
-    """Records the attempts of one process. Create it with `open_journal`."""
+class AttemptRecorder:
+    """Records the attempts of one process. Create it with `open_recorder`."""
 
     def __init__(self, descriptor: int, memory: mmap.mmap) -> None:
         self._descriptor = descriptor
@@ -117,8 +117,8 @@ class AttemptJournal:
             self._memory[offset] = state
 
 
-def open_journal(folder: Path, capacity: int = CAPACITY) -> AttemptJournal | None:
-    """Continue the journal of a process that has ended, or create one. Return None if the folder cannot be written."""
+def open_recorder(folder: Path, capacity: int = CAPACITY) -> AttemptRecorder | None:
+    """Continue the file of a process that has ended, or create one. Return None if the folder cannot be written."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = _lock_unused(folder)
@@ -126,23 +126,23 @@ def open_journal(folder: Path, capacity: int = CAPACITY) -> AttemptJournal | Non
         if os.fstat(descriptor).st_size != size:
             os.ftruncate(descriptor, 0)
             os.posix_fallocate(descriptor, 0, size)  # On a full disk, writing to a hole would end the process.
-        return AttemptJournal(descriptor, mmap.mmap(descriptor, size))
+        return AttemptRecorder(descriptor, mmap.mmap(descriptor, size))
     except OSError as error:
-        log.warning("attempt_journal_unavailable", folder=str(folder), reason=str(error))
+        log.warning("attempt_records_unavailable", folder=str(folder), reason=str(error))
         return None
 
 
-def has_journals(folder: Path) -> bool:
+def has_records(folder: Path) -> bool:
     return any(folder.glob(f"*{SUFFIX}"))
 
 
-def read_journals(folder: Path) -> list[Journal]:
-    """Read the journals of all processes of this machine, also of those that still run."""
+def read_records(folder: Path) -> list[RecordedAttempts]:
+    """Read the attempt files of all processes of this machine, also of those that still run."""
     return [_read(file.read_bytes()) for file in sorted(folder.glob(f"*{SUFFIX}"))]
 
 
 def _lock_unused(folder: Path) -> int:
-    """Return the descriptor of a journal that no process uses. Its lock lasts until the process ends."""
+    """Return the descriptor of an attempt file that no process uses. Its lock lasts until the process ends."""
     for file in (*sorted(folder.glob(f"*{SUFFIX}")), folder / f"{secrets.token_hex(8)}{SUFFIX}"):
         descriptor = os.open(file, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
@@ -151,23 +151,23 @@ def _lock_unused(folder: Path) -> int:
             os.close(descriptor)
         else:
             return descriptor
-    raise OSError("every journal is in use")
+    raise OSError("every attempt file is in use")
 
 
-def _read(content: bytes) -> Journal:
+def _read(content: bytes) -> RecordedAttempts:
     capacity = len(content) // _RECORD.size - 1
     if capacity < 1:
-        return Journal([], is_cut=False)
+        return RecordedAttempts([], is_cut=False)
     [count] = _COUNT.unpack_from(content)
-    latest: dict[int, JournaledAttempt] = {}
+    latest: dict[int, RecordedAttempt] = {}
     for number in range(max(0, count - capacity), count):
         offset = (number % capacity + 1) * _RECORD.size
         state, key, token, at, outbox_id, source, provider = _RECORD.unpack_from(content, offset)
         latest.pop(key, None)  # So that the order is that of the latest attempts.
-        latest[key] = JournaledAttempt(
+        latest[key] = RecordedAttempt(
             key, AttemptState(state), token, at, _text(outbox_id), _text(source), _text(provider) or None
         )
-    return Journal(list(latest.values()), is_cut=count > capacity)
+    return RecordedAttempts(list(latest.values()), is_cut=count > capacity)
 
 
 def _text(padded: bytes) -> str:
