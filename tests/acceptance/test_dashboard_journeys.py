@@ -41,6 +41,7 @@ def test_first_visit_to_report_of_first_campaign(url: str, browser: Browser, tmp
         page.get_by_role("link", name="Continue later").click()
 
         # Create a list and import contacts into it.
+        page.get_by_role("link", name="Audience").click()
         page.get_by_role("link", name="Lists").click()
         page.get_by_role("link", name="New list").click()
         page.get_by_label("Name").fill("Shop news")

@@ -108,7 +108,7 @@ def test_second_factor_is_set_up_and_required(dashboard: Dashboard, context: Bro
     expect(page.get_by_role("heading", name="Enter your code")).to_be_visible()
     page.get_by_label("Code").fill(codes[0])
     page.get_by_role("button", name="Continue").click()
-    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+    expect(page.get_by_role("heading", name="Home")).to_be_visible()
 
 
 @pytest.mark.promise("second-factor")
@@ -141,7 +141,7 @@ def test_passkey_signs_in_and_is_second_factor(browser: Browser, tmp_path: Path)
         assert violations_of(page) == []
         with page.expect_request(f"{dashboard.address}/sign-in/passkey") as sent:
             page.get_by_role("button", name="Sign in with a passkey").click()
-        expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+        expect(page.get_by_role("heading", name="Home")).to_be_visible()
         headers = {name: value for name, value in sent.value.all_headers().items() if not name.startswith(":")}
         replayed = httpx.post(sent.value.url, content=sent.value.post_data_buffer, headers=headers, timeout=60)
         assert replayed.status_code == 403
@@ -152,14 +152,14 @@ def test_passkey_signs_in_and_is_second_factor(browser: Browser, tmp_path: Path)
         expect(page.get_by_role("button", name="Use a passkey")).to_be_visible()
         assert violations_of(page) == []
         page.get_by_role("button", name="Use a passkey").click()
-        expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+        expect(page.get_by_role("heading", name="Home")).to_be_visible()
         assert complaints == []
         context.close()
 
 
 def test_viewer_cannot_open_settings(dashboard: Dashboard, context: BrowserContext) -> None:
     page = dashboard.sign_in(context, "alan")
-    expect(page.get_by_role("link", name="Overview", exact=True)).to_be_visible()
+    expect(page.get_by_role("link", name="Home", exact=True)).to_be_visible()
     expect(page.get_by_role("link", name="Settings")).to_have_count(0)
     page.goto(f"{dashboard.address}/settings/users")
     expect(page.get_by_role("heading", name="Permission denied")).to_be_visible()
@@ -335,3 +335,18 @@ def test_menu_opens_and_closes_with_keyboard(dashboard: Dashboard, browser: Brow
     page.keyboard.press("Escape")
     expect(link).to_be_hidden()
     context.close()
+
+
+def test_navigation_fits_into_the_window(dashboard: Dashboard, browser: Browser) -> None:
+    for width, height in ((1440, 900), (1280, 720)):
+        context = browser.new_context(viewport={"width": width, "height": height})
+        page = dashboard.sign_in(context)
+        for path in ("/", "/campaigns", "/contacts", "/settings/users"):
+            page.goto(dashboard.url(path))
+            bottoms = page.locator(".side a, .side button").evaluate_all(
+                "all => all.filter(each => each.offsetParent).map(each => each.getBoundingClientRect().bottom)"
+            )
+            assert max(bottoms) <= height, (path, width, height)
+            side = page.locator(".side")
+            assert side.evaluate("each => each.scrollHeight <= each.clientHeight"), (path, width, height)
+        context.close()

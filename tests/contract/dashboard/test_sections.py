@@ -31,7 +31,7 @@ async def ada(web_engine: Engine) -> AsyncIterator[Visit]:
 
 
 async def shown(visit: Visit) -> set[str]:
-    navigation = (await visit.open("/")).text.partition('<nav aria-label="Main">')[2].partition("</nav>")[0]
+    navigation = (await visit.open("/campaigns")).text.partition('<nav aria-label="Main">')[2].partition("</nav>")[0]
     return PATHS & set(re.findall(r'href="([^"]+)"', navigation))
 
 

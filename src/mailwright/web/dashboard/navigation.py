@@ -1,7 +1,7 @@
 """The navigation of the dashboard, in display order."""
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from mailwright.access.roles import Role
@@ -10,11 +10,12 @@ from mailwright.domain.translation import lazy_gettext
 
 
 @dataclass(frozen=True, slots=True)
-class NavItem:
+class NavPage:
+    """A page of the dashboard, active for its path and every path below it."""
+
     title: str
-    path: str  # active for this path and every path below it
+    path: str
     icon: str  # a name of templates/icons.html
-    group: str
     role: Role = Role.VIEWER
     section: Section | None = None  # shown only to tenants that use this section
 
@@ -22,36 +23,87 @@ class NavItem:
         return path == self.path or (path.startswith(f"{self.path.rstrip('/')}/") and self.path != "/")
 
 
+@dataclass(frozen=True, slots=True)
+class NavItem:
+    """An entry of the navigation. Its pages are shown below it while one of them is open."""
+
+    title: str
+    icon: str
+    pages: tuple[NavPage, ...]
+
+    @property
+    def path(self) -> str:
+        return self.pages[0].path
+
+    def page_at(self, path: str) -> NavPage | None:
+        """Return the open page, or None if this entry is not the current one."""
+        found = [page for page in self.pages if page.is_at(path)]
+        return max(found, key=lambda page: len(page.path), default=None)
+
+
 # Shown only to tenants that use approvals, with the number of campaigns that wait for the visitor.
 APPROVALS: Final = lazy_gettext("Approvals")
+# What people come for, and not the parts of the engine: at most eight entries.
 NAVIGATION: Final = (
-    NavItem(lazy_gettext("Overview"), "/", "overview", ""),
-    NavItem(lazy_gettext("Campaigns"), "/campaigns", "campaigns", lazy_gettext("Sending")),
-    NavItem(APPROVALS, "/approvals", "check", lazy_gettext("Sending")),
-    NavItem(lazy_gettext("Sequences"), "/sequences", "sequences", lazy_gettext("Sending")),
-    NavItem(lazy_gettext("Reports"), "/reports", "chart", lazy_gettext("Sending")),
-    NavItem(lazy_gettext("Articles"), "/articles", "articles", lazy_gettext("Sending"), section=Section.ARTICLES),
-    NavItem(lazy_gettext("Mailouts"), "/mailouts", "mailouts", lazy_gettext("Sending"), section=Section.MAILOUTS),
+    NavItem(lazy_gettext("Home"), "overview", (NavPage(lazy_gettext("Home"), "/", "overview"),)),
     NavItem(
-        lazy_gettext("Notifications"),
-        "/notifications",
-        "notifications",
-        lazy_gettext("Sending"),
-        section=Section.NOTIFICATIONS,
+        lazy_gettext("Campaigns"),
+        "campaigns",
+        (
+            NavPage(lazy_gettext("Campaigns"), "/campaigns", "campaigns"),
+            NavPage(lazy_gettext("Sequences"), "/sequences", "sequences"),
+            NavPage(APPROVALS, "/approvals", "check"),
+            NavPage(lazy_gettext("Articles"), "/articles", "articles", section=Section.ARTICLES),
+            NavPage(lazy_gettext("Mailouts"), "/mailouts", "mailouts", section=Section.MAILOUTS),
+            NavPage(lazy_gettext("Notifications"), "/notifications", "notifications", section=Section.NOTIFICATIONS),
+        ),
     ),
-    NavItem(lazy_gettext("Templates"), "/templates", "templates", lazy_gettext("Sending")),
-    NavItem(lazy_gettext("Images"), "/images", "images", lazy_gettext("Sending")),
-    NavItem(lazy_gettext("Messages"), "/messages", "messages", lazy_gettext("Delivery")),
-    NavItem(lazy_gettext("Dead letters"), "/dead-letters", "attention", lazy_gettext("Delivery")),
-    NavItem(lazy_gettext("Mailbox"), "/mailbox", "mailbox", lazy_gettext("Delivery")),
-    NavItem(lazy_gettext("Contacts"), "/contacts", "contacts", lazy_gettext("Audience")),
-    NavItem(lazy_gettext("Lists"), "/lists", "lists", lazy_gettext("Audience")),
-    NavItem(lazy_gettext("Sign-up forms"), "/forms", "pencil", lazy_gettext("Audience")),
-    NavItem(lazy_gettext("Segments"), "/segments", "segments", lazy_gettext("Audience")),
-    NavItem(lazy_gettext("Events"), "/events", "clock", lazy_gettext("Audience")),
-    NavItem(lazy_gettext("Imports"), "/imports", "imports", lazy_gettext("Audience")),
-    NavItem(lazy_gettext("Suppressions"), "/suppressions", "suppressions", lazy_gettext("Audience")),
-    NavItem(lazy_gettext("Settings"), "/settings", "settings", lazy_gettext("Installation"), Role.ADMIN),
+    NavItem(
+        lazy_gettext("Audience"),
+        "contacts",
+        (
+            NavPage(lazy_gettext("Contacts"), "/contacts", "contacts"),
+            NavPage(lazy_gettext("Lists"), "/lists", "lists"),
+            NavPage(lazy_gettext("Segments"), "/segments", "segments"),
+            NavPage(lazy_gettext("Sign-up forms"), "/forms", "pencil"),
+            NavPage(lazy_gettext("Imports"), "/imports", "imports"),
+            NavPage(lazy_gettext("Suppressions"), "/suppressions", "suppressions"),
+        ),
+    ),
+    NavItem(
+        lazy_gettext("Content"),
+        "templates",
+        (
+            NavPage(lazy_gettext("Templates"), "/templates", "templates"),
+            NavPage(lazy_gettext("Images"), "/images", "images"),
+            NavPage(lazy_gettext("Brand"), "/settings/brand", "pencil", Role.ADMIN),
+        ),
+    ),
+    NavItem(lazy_gettext("Reports"), "chart", (NavPage(lazy_gettext("Reports"), "/reports", "chart"),)),
+    NavItem(
+        lazy_gettext("Delivery"),
+        "messages",
+        (
+            NavPage(lazy_gettext("Messages"), "/messages", "messages"),
+            NavPage(lazy_gettext("Dead letters"), "/dead-letters", "attention"),
+            NavPage(lazy_gettext("Mailbox"), "/mailbox", "mailbox"),
+        ),
+    ),
+    NavItem(
+        lazy_gettext("Developers"),
+        "code",
+        (
+            NavPage(lazy_gettext("API keys"), "/settings/keys", "code", Role.ADMIN),
+            NavPage(lazy_gettext("Webhooks"), "/settings/webhooks", "loop", Role.ADMIN),
+            NavPage(lazy_gettext("Events"), "/events", "clock"),
+            NavPage(lazy_gettext("API reference"), "/docs", "articles"),
+        ),
+    ),
+    NavItem(
+        lazy_gettext("Settings"),
+        "settings",
+        (NavPage(lazy_gettext("Settings"), "/settings", "settings", Role.ADMIN),),
+    ),
 )
 
 
@@ -97,7 +149,18 @@ SHORTCUTS: Final = (
 )
 
 
-def items_for(role: Role, sections: Collection[Section]) -> list[NavItem]:
-    return [
-        item for item in NAVIGATION if role.allows(item.role) and (item.section is None or item.section in sections)
-    ]
+def items_for(role: Role, sections: Collection[Section], *, has_approvals: bool = True) -> list[NavItem]:
+    """Return the entries with the pages that the visitor may open, without sources that the tenant does not use."""
+
+    def is_shown(page: NavPage) -> bool:
+        is_used = page.section is None or page.section in sections
+        return role.allows(page.role) and is_used and (has_approvals or page.title != APPROVALS)
+
+    found = [replace(item, pages=tuple(page for page in item.pages if is_shown(page))) for item in NAVIGATION]
+    return [item for item in found if item.pages]
+
+
+def item_at(items: Sequence[NavItem], path: str) -> NavItem | None:
+    """Return the entry with the open page. Pages below `/settings` can belong to another entry."""
+    found = [(page, item) for item in items if (page := item.page_at(path)) is not None]
+    return max(found, key=lambda each: len(each[0].path))[1] if found else None

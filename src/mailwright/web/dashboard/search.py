@@ -162,9 +162,12 @@ def _shortcuts(visitor: Visitor, text: str) -> tuple[SearchResult, ...]:
 
 
 def _pages(visitor: Visitor, text: str) -> tuple[SearchResult, ...]:
-    pages = [SearchResult(item.title, item.path, item.icon) for item in NAVIGATION if visitor.may(item.role)]
+    known = [page for item in NAVIGATION for page in item.pages if visitor.may(page.role)]
+    pages = [SearchResult(page.title, page.path, page.icon) for page in known]
     if visitor.may(Role.ADMIN) and text:
-        pages += [SearchResult(title, path, "settings", gettext("Settings")) for path, title in TABS]
+        pages += [
+            SearchResult(title, path, "settings", gettext("Settings")) for _, tabs in TABS for path, title in tabs
+        ]
     return tuple(each for each in pages if _matches(text, f"{each.title} {each.detail}"))
 
 

@@ -41,21 +41,39 @@ from mailwright.web.state import EngineDep
 
 router = APIRouter(prefix="/settings", route_class=PageRoute, include_in_schema=False)
 
+# The pages of the settings in four groups. Brand, API keys and webhooks belong to other entries of the navigation.
 TABS: Final = (
-    ("/settings/users", lazy_gettext("Users")),
-    ("/settings/keys", lazy_gettext("API keys")),
-    ("/settings/brand", lazy_gettext("Brand")),
-    ("/settings/sender", lazy_gettext("Sender")),
-    ("/settings/limits", lazy_gettext("Limits")),
-    ("/settings/tracking", lazy_gettext("Tracking")),
-    ("/settings/providers", lazy_gettext("Providers")),
-    ("/settings/domain", lazy_gettext("Default domain")),
-    ("/settings/domains", lazy_gettext("Sender domains")),
-    ("/settings/webhooks", lazy_gettext("Webhooks")),
-    ("/settings/sections", lazy_gettext("Sections")),
-    ("/settings/health", lazy_gettext("Health")),
-    ("/settings/retention", lazy_gettext("Retention")),
-    ("/settings/audit-log", lazy_gettext("Audit log")),
+    (
+        lazy_gettext("Workspace"),
+        (
+            ("/settings/limits", lazy_gettext("Limits")),
+            ("/settings/tracking", lazy_gettext("Tracking")),
+            ("/settings/sections", lazy_gettext("Sections")),
+        ),
+    ),
+    (
+        lazy_gettext("Sending"),
+        (
+            ("/settings/sender", lazy_gettext("Sender")),
+            ("/settings/providers", lazy_gettext("Providers")),
+            ("/settings/domain", lazy_gettext("Default domain")),
+            ("/settings/domains", lazy_gettext("Sender domains")),
+        ),
+    ),
+    (
+        lazy_gettext("People and security"),
+        (
+            ("/settings/users", lazy_gettext("Users")),
+            ("/settings/audit-log", lazy_gettext("Audit log")),
+        ),
+    ),
+    (
+        lazy_gettext("System"),
+        (
+            ("/settings/health", lazy_gettext("Health")),
+            ("/settings/retention", lazy_gettext("Retention")),
+        ),
+    ),
 )
 ROLES: Final = (
     (Role.VIEWER, lazy_gettext("Viewer: read-only access")),
@@ -81,7 +99,7 @@ _NEWEST: Final = 2**63 - 1
 
 @router.get("")
 async def first() -> Response:
-    return RedirectResponse(TABS[0][0], HTTPStatus.SEE_OTHER)
+    return RedirectResponse("/settings/users", HTTPStatus.SEE_OTHER)
 
 
 # Users.

@@ -43,7 +43,7 @@ from mailwright.web.dashboard import labels
 from mailwright.web.dashboard.assets import asset
 from mailwright.web.dashboard.explanation_links import action_links
 from mailwright.web.dashboard.forms import sentence
-from mailwright.web.dashboard.navigation import APPROVALS, items_for
+from mailwright.web.dashboard.navigation import NavItem, item_at, items_for
 from mailwright.web.dashboard.readiness import FIX_PATHS
 from mailwright.web.dashboard.script_texts import script_texts
 from mailwright.web.dashboard.template_messages import Find, TranslatedEnvironment
@@ -264,7 +264,9 @@ def _render(
     **values: Any,
 ) -> str:
     engine = engine_of(request)
-    items = items_for(visitor.user.role, sections) if visitor is not None else []
+    items: list[NavItem] = []
+    if visitor is not None:
+        items = items_for(visitor.user.role, sections, has_approvals=approvals is not None)
     language = current_catalogue().language
     return (
         _templates(language)
@@ -274,7 +276,8 @@ def _render(
             path=request.url.path,
             query=request.query_params,
             visitor=visitor,
-            navigation=[item for item in items if item.title != APPROVALS or approvals is not None],
+            navigation=items,
+            open_item=item_at(items, request.url.path),
             waiting_approvals=approvals,
             flash=_flash(request),
             now=engine.clock.now(),

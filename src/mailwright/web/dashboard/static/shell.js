@@ -237,6 +237,6 @@ document.addEventListener("htmx:sendError", () => showMessage(t("The server cann
 
 // Scroll the current tab into view if the tabs are wider than the screen.
 for (const tab of document.querySelectorAll(".tabs [aria-current]")) {
-  const tabs = tab.closest("ul");
+  const tabs = tab.closest(".with-side-tabs .tabs") ?? tab.closest("ul");
   tabs.scrollLeft = tab.offsetLeft - (tabs.clientWidth - tab.offsetWidth) / 2;
 }
