@@ -28,6 +28,12 @@ templates:
   design: {subject: Hi, blocks: {version: 1, blocks: [{id: a, type: text, html: <p>Hi</p>}]}}
 forms:
   Shop: {listKey: news, title: Join, consents: [{key: terms, wording: "I  agree"}]}
+sequences:
+  Welcome:
+    trigger: {joinsList: news}
+    steps:
+      - {id: hello, send: {template: receipt}}
+      - {id: pause, wait: {days: 1}}
 webhooks:
   https://example.com/hook: {types: [bounce, SENT]}
 domains:
@@ -93,6 +99,25 @@ async def test_plan_is_applied_only_as_it_was_seen(here: Commands) -> None:
     assert len((await here.ok("list", "list", "--json")).json) == 2
     await apply(here, changed, "--prune", "--digest", digest)
     assert [each["name"] for each in (await here.ok("list", "list", "--json")).json] == ["Product news"]
+
+
+async def test_sequence_is_edited_and_deleted_as_a_draft(here: Commands) -> None:
+    steps = "steps: [{id: pause, wait: {days: 1}}]"
+    await apply(
+        here,
+        f"sequences: {{Welcome: {{trigger: {{manual: true}}, {steps}}}, Old: {{trigger: {{manual: true}}, {steps}}}}}",
+    )
+    longer = f"sequences: {{Welcome: {{{steps.replace('1', '2')}}}}}"
+    assert await apply(here, longer, "--plan", "--prune") != NOTHING
+    assert (await apply(here, longer, "--prune")).startswith("~ sequences Welcome\n- sequences Old\n")
+    assert await apply(here, longer, "--prune") == NOTHING
+    [left] = (await here.ok("sequence", "list", "--json")).json
+    assert (left["name"], left["status"], left["revision"]) == ("Welcome", "draft", 2)
+    code, err = await refused(
+        here, f"lists: {{news: {{}}}}\nsequences: {{Welcome: {{{steps.replace('pause', 'x y')}}}}}"
+    )
+    assert (code, "line 2: sequences.Welcome" in err) == (2, True), err
+    assert (await here.ok("list", "list", "--json")).json == []
 
 
 async def test_one_bad_entry_changes_nothing(here: Commands) -> None:

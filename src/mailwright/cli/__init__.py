@@ -83,7 +83,7 @@ DERIVED: Final = frozenset(
     "audit-log brand form image key list report-source segment sending shadow suppression tenant".split()  # noqa: SIM905
 )
 
-# Hidden aliases: the plural command names of earlier versions, so that existing scripts keep working.
+# Hidden aliases: the command names of earlier versions, so that existing scripts keep working. They say the new name.
 ALIASES: Final = {
     "contacts": "contact",
     "dead-letters": "dead-letter",
@@ -104,6 +104,9 @@ class Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] in ALIASES:
+            from mailwright.cli.output import aside  # noqa: PLC0415 - most commands have their present name
+
+            aside.print(f"! `{args[0]}` is now `{ALIASES[args[0]]}`.", markup=False)
             args = [ALIASES[args[0]], *args[1:]]
         name, listed, rest = super().resolve_command(ctx, args)
         return name, listed if name is None else _load(name), rest

@@ -53,7 +53,7 @@ def apply(
     tenant: Tenant = tenants.DEFAULT,
     as_json: Json = False,
 ) -> None:
-    """Change lists, segments, templates, brand, forms, webhooks, domains, tenants and settings as a file says.
+    """Change lists, segments, templates, brand, forms, sequences, webhooks, domains … as a file says.
 
     What the file does not name stays as it is, except with --prune. The same file again changes nothing.
     """

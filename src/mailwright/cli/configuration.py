@@ -10,7 +10,18 @@ from typing import Any, Final, NamedTuple
 import orjson
 from pydantic import BaseModel
 
-from mailwright.actions import brands, domains, forms, lists, segments, settings, templates, tenants, webhooks
+from mailwright.actions import (
+    brands,
+    domains,
+    forms,
+    lists,
+    segments,
+    sequences,
+    settings,
+    templates,
+    tenants,
+    webhooks,
+)
 from mailwright.actions.declaration import DeclaredAction, Noun, camel_case
 from mailwright.cli.yaml_file import YamlFile
 from mailwright.content.formats import TemplateFormat
@@ -19,6 +30,8 @@ from mailwright.events.outbound.endpoints import WEBHOOK_EVENT_TYPES
 from mailwright.ops.stored import SECRETS, field_of
 from mailwright.schemas.templates import TemplateRequest, check_template_id, require_one_body
 from mailwright.sources.api.validation import FieldError, RequestInvalid, parse
+from mailwright.sources.sequences.records import SequenceStatus
+from mailwright.sources.sequences.versions import published_from
 
 Fields = dict[str, Any]
 # Runs an action with its path parameters and its input, and returns the JSON of its result.
@@ -104,12 +117,16 @@ class FileSection:
         [rows] = [each for each in (await call(_known(self.list), {}, {})).values() if isinstance(each, list)]
         found: dict[str, FileEntry] = {}
         for row in rows:
-            if (key := str(row[self.key])) in found:
-                raise InvalidInput(f"{self.name}: two entries are named {key}. Rename one of them, or delete it.")
+            key = self._new_key(row[self.key], found)
             fields = {name: row[name] for name in _names(_known(self.create).input) - {self.key} if name in row}
             path = {name: str(row.get(camel_case(name), key)) for name in _known(self.remove).parameters}
             found[key] = FileEntry({name: fields[name] for name in row if name in fields}, path)
         return found
+
+    def _new_key(self, key: Any, found: Mapping[str, FileEntry]) -> str:
+        if str(key) in found:
+            raise InvalidInput(f"{self.name}: two entries are named {key}. Rename one of them, or delete it.")
+        return str(key)
 
     def validate(self, key: str, given: Fields, before: FileEntry | None) -> Fields:
         """Return the fields as they are stored, or raise an error that names them."""
@@ -261,6 +278,37 @@ class Templates(FileSection):
         await call(self.noun.find(templates.write), path, {**present, **change.fields, "locale": locale or None})
 
 
+class SequencesSection(FileSection):
+    """Drafts of sequences. A file publishes nothing, because people decide who enters a sequence, and when."""
+
+    async def read(self, call: Call) -> dict[str, FileEntry]:
+        found: dict[str, FileEntry] = {}
+        for row in (await call(_known(self.list), {}, {}))["sequences"]:
+            if row["status"] == SequenceStatus.ARCHIVED:
+                continue
+            shown = await call(self.noun.find(sequences.show), {"sequence_id": row["sequenceId"]}, {})
+            fields = {name: value for name, value in shown["document"].items() if name != "name"}
+            # The file replaces exactly this revision, and no later one.
+            path = {"sequence_id": row["sequenceId"], "revision": str(shown["revision"])}
+            found[self._new_key(row["name"], found)] = FileEntry(fields, path)
+        return found
+
+    def validate(self, key: str, given: Fields, before: FileEntry | None) -> Fields:
+        published_from(_document(key, before, given))
+        return given
+
+    async def write(self, call: Call, changes: Sequence[FileChange]) -> None:
+        [change] = changes
+        document = _document(change.key, change.before, change.fields or {})
+        if change.before is None:
+            await call(_known(self.create), {}, {"document": document})
+        elif change.fields is None:
+            await call(_known(self.remove), change.before.path, {})
+        else:
+            revision = int(change.before.path["revision"])
+            await call(_known(self.edit), change.before.path, {"document": document, "revision": revision})
+
+
 class Webhooks(FileSection):
     """Webhooks by URL. Their secrets are neither exported nor changed."""
 
@@ -292,6 +340,7 @@ SECTIONS: Final[Sequence[FileSection]] = (
     FileSection("segments", segments.noun, "segmentKey"),
     Templates("templates", templates.noun, ""),
     FileSection("forms", forms.noun, "name"),
+    SequencesSection("sequences", sequences.noun, "name"),
     Webhooks("webhooks", webhooks.noun, "url"),
     Domains("domains", domains.noun, "name"),
 )
@@ -395,6 +444,11 @@ def _template(shown: Fields) -> Fields:
     if any(not each["required"] or each["sample"] is not None for each in shown["variables"]):
         fields["variables"] = shown["variables"]
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def _document(name: str, before: FileEntry | None, fields: Fields) -> Fields:
+    """Return the document of a sequence: its present fields, and those of the file."""
+    return {"name": name, **({} if before is None else before.fields), **fields}
 
 
 def _is_secret(name: str) -> bool:

@@ -26,7 +26,7 @@ def export(
     tenant: Tenant = tenants.DEFAULT,
     as_json: Json = False,
 ) -> None:
-    """Print a YAML file with lists, segments, templates, brand, forms, webhooks and domains, without any secret."""
+    """Print lists, segments, templates, brand, forms, sequences, webhooks and domains as YAML, without secrets."""
 
     async def work(at: Installation) -> Fields:
         return await configuration.export(local_call(at, await find_tenant(at, tenant)), platform=platform)
