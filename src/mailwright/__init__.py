@@ -1,3 +1,3 @@
 """Mailwright: a self-hosted engine for all email that a team sends."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

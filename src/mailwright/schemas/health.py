@@ -10,9 +10,10 @@ class LivenessResponse(ResponseModel):
 
 
 class ReadinessResponse(ResponseModel):
-    """The overall status, and the status of each component and provider."""
+    """The overall status, the version of the server, and the status of each component and provider."""
 
     status: Literal["ready", "not_ready"]
+    version: str
     parts: dict[str, str]
     providers: dict[str, Literal["ok", "left_alone"]]
     sending_held: str | None = None  # why all sending is on hold, if it is

@@ -12,6 +12,7 @@ import asyncpg
 import pytest
 import uvicorn
 
+from mailwright import __version__
 from mailwright.app.schema import prepare
 from mailwright.checks.health import check_health
 from mailwright.domain.clock import MINUTE, ManualClock
@@ -116,7 +117,13 @@ async def test_ready_when_database_is_migrated(api: Api) -> None:
     answer = await api.anonymous.get("/readyz")
     assert (answer.status_code, answer.json()) == (
         200,
-        {"status": "ready", "parts": {"database": "ok", "schema": "ok"}, "providers": {}, "sendingHeld": None},
+        {
+            "status": "ready",
+            "version": __version__,
+            "parts": {"database": "ok", "schema": "ok"},
+            "providers": {},
+            "sendingHeld": None,
+        },
     )
 
 
@@ -126,7 +133,13 @@ async def test_not_ready_before_latest_migration(api: Api, monkeypatch: pytest.M
     answer = await api.anonymous.get("/readyz")
     assert (answer.status_code, answer.json()) == (
         503,
-        {"status": "not_ready", "parts": {"database": "ok", "schema": "behind"}, "providers": {}, "sendingHeld": None},
+        {
+            "status": "not_ready",
+            "version": __version__,
+            "parts": {"database": "ok", "schema": "behind"},
+            "providers": {},
+            "sendingHeld": None,
+        },
     )
 
 

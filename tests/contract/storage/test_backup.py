@@ -40,6 +40,7 @@ from mailwright.storage import tables
 from mailwright.storage.backup_encryption import create_key
 from mailwright.storage.backup_file import BackupHeader, BackupInvalid, BackupNotWritten, BackupWriter
 from mailwright.storage.database import Database
+from mailwright.storage.revision import newest_revision
 from mailwright.storage.tables import deliveries, installation, suppressions, workers
 from tests.builders import (
     DEFAULT_TENANT,
@@ -356,19 +357,20 @@ async def test_rows_that_do_not_add_up_are_refused(engine: DatabaseAddress, cloc
     }.items():
         file = tmp_path / name
         with file.open("wb") as stream:
-            header = {"created_at": 1, "revision": "0001", "engine": "sqlite", "database_id": "x", **change}
+            header = {"created_at": 1, "revision": newest_revision(), "engine": "sqlite", "database_id": "x", **change}
             writer = BackupWriter(stream, BackupHeader(**header))
             writer.finish()
         with pytest.raises(MailwrightError, match=r"newer version|reads format"):
             await restored(engine.url, clock, file)
-    file = tmp_path / "unknown table"
-    with file.open("wb") as stream:
-        writer = BackupWriter(stream, BackupHeader(1, "0001", "sqlite", "x"))
-        writer.start_table("other", ["a"])
-        writer.write_rows("other", [(1,)])
-        writer.finish()
-    with pytest.raises(BackupInvalid, match="does not know"):
-        await restored(engine.url, clock, file, verify=False)
+    for table, message in (("other", "does not know"), ("tenants", r"columns .* does not have: tenants\.a\.")):
+        file = tmp_path / table
+        with file.open("wb") as stream:
+            writer = BackupWriter(stream, BackupHeader(1, newest_revision(), "sqlite", "x"))
+            writer.start_table(table, ["a"])
+            writer.write_rows(table, [(1,)])
+            writer.finish()
+        with pytest.raises(BackupInvalid, match=message):
+            await restored(engine.url, clock, file, verify=False)
     assert await content(engine.url) == before
 
 

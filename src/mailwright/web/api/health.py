@@ -7,6 +7,7 @@ from fastapi import APIRouter, Request
 from prometheus_client.exposition import choose_encoder
 from starlette.responses import Response
 
+from mailwright import __version__
 from mailwright.app.wiring import Engine
 from mailwright.checks.valkey import ping
 from mailwright.domain.errors import DatabaseDamaged, NotDurable
@@ -74,6 +75,7 @@ async def readyz(engine: EngineDep) -> Response:
     return json_response(
         ReadinessResponse(
             status="ready" if is_ready else "not_ready",
+            version=__version__,
             parts=parts,
             providers=providers,
             sending_held=hold.reason if hold is not None else None,

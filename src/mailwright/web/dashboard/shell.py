@@ -19,6 +19,7 @@ from jinja2.runtime import Context
 from markupsafe import Markup, escape
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from mailwright import __version__
 from mailwright.access.account_links import LinkInvalid, LinkOfAnotherUser
 from mailwright.access.failed_sign_ins import TooManyFailedSignIns
 from mailwright.access.roles import Forbidden
@@ -413,6 +414,7 @@ _FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
 _GLOBALS: Final[Mapping[str, Any]] = {
     "asset": asset,
     "script_texts": script_texts,
+    "version": __version__,
     "languages": LANGUAGES,
     "status_style": labels.status_style,
     "message_text": _message_text,
