@@ -76,17 +76,41 @@ def test_email_can_be_sent_from_the_reference(browser: Browser, dashboard: Dashb
     page = browser.new_context(viewport=PHONE, color_scheme="dark").new_page()
     problems = watched(page, dashboard)
     page.goto(f"{dashboard.address}/docs")
-    page.get_by_role("button", name="Authorize").first.click()
-    page.locator(".auth-container input").first.fill(key)
-    page.locator(".auth-btn-wrapper .authorize").first.click()
-    page.locator(".btn-done").first.click()
-    page.locator("#operations-tag-email").click()
-    page.locator(".opblock", has_text="/v1/email/send").first.locator(".opblock-summary-control").click()
-    page.get_by_role("button", name="Try it out").click()
-    page.locator("textarea").first.fill('{"to": "ada@example.com", "subject": "Hello", "html": "<p>Hi</p>"}')
-    page.get_by_role("button", name="Execute").click()
-    expect(page.locator(".live-responses-table tbody .response-col_status").first).to_have_text("202")
+    page.get_by_role("searchbox").fill("post send email")
+    page.get_by_role("link", name="POST /v1/email/send").click()
+    send = page.locator("article", has=page.get_by_role("link", name="POST /v1/email/send"))
+    send.get_by_text("Try it").click()
+    send.get_by_role("button", name="Send request").click()
+    expect(send.get_by_role("alert")).to_contain_text("Enter an API key")
+    page.get_by_label("API key", exact=True).fill(key)
+    send.get_by_label("Body").fill('{"to": "nobody"')
+    send.get_by_role("button", name="Send request").click()
+    expect(send.get_by_role("alert")).to_contain_text("not valid JSON")
+    send.get_by_label("Body").fill('{"to": "ada@example.com", "subject": "Hello", "html": "<p>Hi</p>"}')
+    send.get_by_role("button", name="Send request").click()
+    sent, received = send.locator(".exchange pre").all()
+    expect(received).to_contain_text("202 Accepted")
+    expect(received).to_contain_text('"status": "PENDING"')
+    expect(sent).to_contain_text("POST /v1/email/send")
+    expect(sent).not_to_contain_text(key)
     for viewport, scheme in reversed(LOOKS):
+        show(page, viewport, scheme)
+        assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
+    assert problems == []
+    page.context.close()
+
+
+@pytest.mark.promise("manual-served")
+def test_reference_keeps_the_chosen_language(browser: Browser, dashboard: Dashboard) -> None:
+    page = browser.new_context(viewport=DESK).new_page()
+    problems = watched(page, dashboard)
+    page.goto(f"{dashboard.address}/docs/lists")
+    page.get_by_role("tab", name="TypeScript").first.click()
+    expect(page.get_by_text("await client.lists.create(").first).to_be_visible()
+    page.get_by_role("link", name="Webhooks").click()
+    expect(page.get_by_text("await client.webhooks.list()").first).to_be_visible()
+    expect(page.get_by_text('curl "').first).to_be_hidden()
+    for viewport, scheme in LOOKS:
         show(page, viewport, scheme)
         assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
     assert problems == []

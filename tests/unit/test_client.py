@@ -27,8 +27,8 @@ def described_operations() -> set[tuple[str, str]]:
     return {
         (method.upper(), path)
         for path, methods in DESCRIPTION["paths"].items()
-        for method in methods
-        if not generate.PROVIDER_ROUTES.match(path)
+        for method, operation in methods.items()
+        if "x-method" in operation
     }
 
 

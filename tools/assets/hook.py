@@ -23,8 +23,6 @@ SOURCES = ("package.json", "package-lock.json", "editor.js", "composer/*.js", "h
 
 COPIED = {
     "htmx.js": "htmx.org/dist/htmx.min.js",
-    "swagger-ui.css": "swagger-ui-dist/swagger-ui.css",
-    "swagger-ui.js": "swagger-ui-dist/swagger-ui-bundle.js",
     "uplot.js": "uplot/dist/uPlot.iife.min.js",
     "uplot.css": "uplot/dist/uPlot.min.css",
 }
@@ -39,7 +37,7 @@ FONT_FACE = """@font-face {{
   unicode-range: {characters};
 }}
 """
-NOT_SHIPPED = ("axe-core", "nodemailer", "typescript", "@scarf/scarf")
+NOT_SHIPPED = ("axe-core", "nodemailer", "typescript")
 BUNDLES = {"editor.js": "editor.js", "composer.js": "composer/index.js", "variable_fields.js": "composer/fields.js"}
 BUNDLE = ("--bundle", "--minify", "--format=iife", "--target=es2022", "--legal-comments=none", "--log-level=warning")
 

@@ -9,7 +9,7 @@ from starlette.routing import BaseRoute
 from mailwright import __version__
 from mailwright.app.wiring import Engine
 from mailwright.checks.health_watch import HealthWatch
-from mailwright.web import api_reference, manual
+from mailwright.web import manual
 from mailwright.web.api import (
     articles,
     campaign_approvals,
@@ -32,6 +32,7 @@ from mailwright.web.api.dropin import ROUTERS as DROP_IN_ROUTERS
 from mailwright.web.api.dropin.unknown_routes import with_formats_of_services
 from mailwright.web.api.openapi import describe_app
 from mailwright.web.api.routes import require_permissions
+from mailwright.web.api_reference import pages as api_reference_pages
 from mailwright.web.body_limits import LimitBodies
 from mailwright.web.cache import InvalidateOnWrite, ResultCache
 from mailwright.web.dashboard import pages as dashboard_pages
@@ -69,7 +70,7 @@ ROUTERS = (
     *DROP_IN_ROUTERS,
     mcp.router,
     manual.router,
-    api_reference.router,
+    api_reference_pages.router,
     *PUBLIC_ROUTERS,
     *dashboard_pages.ROUTERS,
 )

@@ -90,9 +90,29 @@ async def test_files_of_the_manual_have_types_and_lifetimes(api: Api) -> None:
 
 
 async def test_reference_loads_only_existing_own_files(api: Api) -> None:
-    page = await api.anonymous.get("/docs")
-    assert page.status_code == 200
-    assert "unsafe" not in page.headers["content-security-policy"]
-    for address in [part.partition('"')[0] for part in page.text.split('src="')[1:]]:
-        assert address.startswith("/assets/")
-        assert (await api.anonymous.get(address)).status_code == 200
+    for path in ("/docs", "/docs/email"):
+        page = await api.anonymous.get(path)
+        assert page.status_code == 200
+        assert "unsafe" not in page.headers["content-security-policy"]
+        assert not re.search(r"(?:src|href)=\"(?:https?:)?//", page.text)
+        for address in re.findall(r"\"(/assets/[^\"]+)\"", page.text):
+            assert (await api.anonymous.get(address)).status_code == 200
+
+
+async def test_reference_links_to_every_operation(api: Api) -> None:
+    index = (await api.anonymous.get("/docs")).text
+    links = re.findall(r"href=\"(/docs/[^\"#]+)#([^\"]+)\"", index)
+    described = (await api.anonymous.get("/openapi.json")).json()["paths"]
+    assert len(links) == sum(map(len, described.values()))
+    for path in {path for path, _ in links}:
+        page = (await api.anonymous.get(path)).text
+        assert all(f'id="{anchor}"' in page for of, anchor in links if of == path)
+
+
+async def test_reference_is_searched_without_scripts(api: Api) -> None:
+    page = await api.anonymous.get("/docs", params={"q": "DELETE campaign attachment"})
+    assert "1 operation for “DELETE campaign attachment”" in page.text
+    assert "/v1/campaigns/{campaignId}/attachments" in page.text
+    nothing = await api.anonymous.get("/docs", params={"q": "<script>x"})
+    assert "0 operations for “&lt;script&gt;x”" in nothing.text
+    assert (await api.anonymous.get("/docs/nothing")).status_code == 404

@@ -12,6 +12,7 @@ from tools.assets.hook import node
 from tools.typescript_client import PACKAGE, build, pack
 
 from mailwright.events.outbound.signature import sign
+from mailwright.web.api_reference.document import Reference
 from tests.contract.api.test_client import Served, served
 
 __all__ = ["served"]  # The fixture of the Python client's tests.
@@ -29,12 +30,25 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for file in TESTS.iterdir():
         (folder / file.name).write_text(file.read_text(encoding="utf-8"), encoding="utf-8")
     example, _, webhook = re.findall(r"```ts\n(.*?)```", MANUAL.read_text(encoding="utf-8"), re.DOTALL)
+    (folder / "reference.ts").write_text(_reference())
     declared = "declare const process: { env: Record<string, string> };\ndeclare const secret: string;\n"
     (folder / "example.ts").write_text(example.replace(";\n", f";\n{declared.splitlines()[0]}\n", 1))
     (folder / "webhook.ts").write_text(webhook.replace(";\n", f";\n{declared}", 1))
     (folder / "package.json").write_text('{"type": "module"}')
     (folder / "tsconfig.json").write_text(json.dumps({"compilerOptions": TYPESCRIPT | {"noEmit": True}}))
     return folder
+
+
+def _reference() -> str:
+    """Return a module with the examples of the API reference."""
+    groups = Reference(json.loads((MANUAL.parent / "openapi.json").read_text(encoding="utf-8"))).groups.values()
+    examples = [each.typescript for group in groups for each in group.operations if each.typescript]
+    functions = [
+        "\n".join([f"export async function example{number}() {{", *example.splitlines()[2:], "}"])
+        for number, example in enumerate(examples)
+    ]
+    head = 'import { Client } from "mailwright-client";\ndeclare const url: string, key: string, content: Uint8Array;\n'
+    return head + "\n".join(functions)
 
 
 async def run(arguments: Sequence[str], folder: Path, **settings: str) -> str:

@@ -122,26 +122,65 @@ class SendRequest(RequestModel):
     """
 
     to: RecipientAddress
-    subject: Subject | None = None
-    html: Content | None = None
-    text: Content | None = None
-    template_id: Identifier | None = None
-    locale: Locale | None = None
-    variables: Variables | None = None
-    sender: Annotated[Mailbox | None, Field(alias="from")] = None
-    reply_to: Mailbox | None = None
-    cc: Annotated[list[Address], Field(max_length=MAX_COPIES)] | None = None
-    bcc: Annotated[list[Address], Field(max_length=MAX_COPIES)] | None = None
-    headers: Headers | None = None
-    attachments: Annotated[list[Attachment], Field(max_length=MAX_ATTACHMENTS)] | None = None
-    tags: Annotated[list[Tag], Field(max_length=20)] | None = None
-    recipient: Recipient | None = None
-    list_key: ListKey | None = None
-    scheduled_at: RequestTime | None = None
-    expires_at: RequestTime | None = None
-    lifetime_minutes: Annotated[int, Field(ge=1, le=MAX_LIFETIME_MINUTES)] | None = None
-    metadata: Metadata | None = None
-    tracking: TrackingMode | None = None
+    subject: Annotated[Subject | None, Field(description="Required without `templateId`.")] = None
+    html: Annotated[
+        Content | None, Field(description="The HTML part. One of `html`, `text` and `templateId` is required.")
+    ] = None
+    text: Annotated[Content | None, Field(description="The text part. By default, it is derived from the HTML.")] = None
+    template_id: Annotated[
+        Identifier | None, Field(description="A stored template instead of `subject`, `html` and `text`.")
+    ] = None
+    locale: Annotated[
+        Locale | None, Field(description="The version of the template; by default the one for the contact's locale.")
+    ] = None
+    variables: Annotated[Variables | None, Field(description="The variables of the template.")] = None
+    sender: Annotated[
+        Mailbox | None,
+        Field(
+            alias="from", description="`name@example.com` or `Shop <name@example.com>`; `MAILWRIGHT_FROM` by default."
+        ),
+    ] = None
+    reply_to: Annotated[Mailbox | None, Field(description="Where replies go.")] = None
+    cc: Annotated[
+        Annotated[list[Address], Field(max_length=MAX_COPIES)] | None,
+        Field(description="Addresses that get the email too."),
+    ] = None
+    bcc: Annotated[
+        Annotated[list[Address], Field(max_length=MAX_COPIES)] | None,
+        Field(description="Addresses that get the email too, and are not named in it."),
+    ] = None
+    headers: Annotated[
+        Headers | None, Field(description="Further headers, except those that Mailwright writes itself.")
+    ] = None
+    attachments: Annotated[
+        Annotated[list[Attachment], Field(max_length=MAX_ATTACHMENTS)] | None,
+        Field(description="Together at most 10 MB."),
+    ] = None
+    tags: Annotated[
+        Annotated[list[Tag], Field(max_length=20)] | None,
+        Field(description="Labels that are returned with the message."),
+    ] = None
+    recipient: Annotated[Recipient | None, Field(description="The person that the address belongs to.")] = None
+    list_key: Annotated[
+        ListKey | None,
+        Field(
+            description="Makes the message bulk email of this list: with unsubscribe links, and only to subscribers."
+        ),
+    ] = None
+    scheduled_at: Annotated[
+        RequestTime | None, Field(description="When to send, at most a year ahead; at once by default.")
+    ] = None
+    expires_at: Annotated[RequestTime | None, Field(description="When the message is not worth sending any more.")] = (
+        None
+    )
+    lifetime_minutes: Annotated[
+        Annotated[int, Field(ge=1, le=MAX_LIFETIME_MINUTES)] | None,
+        Field(description="How long a deferred message is tried; `MAILWRIGHT_LIFETIMES` by default."),
+    ] = None
+    metadata: Annotated[Metadata | None, Field(description="Your own data, which is returned with the message.")] = None
+    tracking: Annotated[
+        TrackingMode | None, Field(description="`individual` records opens and clicks of a recipient who consented.")
+    ] = None
 
 
 class Alternative(RequestModel):

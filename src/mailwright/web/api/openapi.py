@@ -15,6 +15,7 @@ from mailwright.sources.api.requests import BatchRequest, SendRequest
 from mailwright.sources.api.validation import IDEMPOTENCY_KEY_PATTERN
 from mailwright.web import request_ids
 from mailwright.web.api import administrator, caller
+from mailwright.web.api.method_names import method_name
 from mailwright.web.errors import MEDIA_TYPE, Problem
 
 _COMPONENTS = "#/components/schemas/"
@@ -123,6 +124,9 @@ def _describe_routes(app: FastAPI) -> dict[str, Any]:
         if path.startswith("/v1/"):
             _add_caller(operations.values())
         _add_sign_in_limit(operations.values())
+        for method, operation in operations.items():
+            if name := method_name(method, path, operation):
+                operation["x-method"] = name
     _described.append((routes, schema))
     return schema
 
