@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from mailwright.outbox.audit_log import describe_actor
+from mailwright.texts.sending_readiness import LOCAL_MAILBOX
 from tests.acceptance.commands import Commands
 from tests.api import socket_client
 
@@ -73,6 +74,19 @@ async def test_restored_campaign_is_listed_by_name_and_released(here: Commands) 
     assert f"  mailwright campaign resume {campaign_id}\n" in released
     await here.ok("restore", "before.mwbackup", "--yes")
     assert "Resume sending with `mailwright quarantine release`." in (await here.ok("quarantine", "list")).out
+
+
+async def test_commands_say_that_nobody_receives_the_campaign(here: Commands) -> None:
+    wide = {"COLUMNS": "300"}
+    campaign_id = (await here.ok(*CREATE, "--list", "news", "--var", "season=spring")).out.strip()
+    for command in ("check", "start", "show"):
+        assert str(LOCAL_MAILBOX) in (await here.ok("campaign", command, campaign_id, **wide)).out, command
+    shown = await here.run("sending", "show", **wide)
+    assert (shown.code, str(LOCAL_MAILBOX) in shown.out) == (1, True)
+    await here.ok("worker", "--drain")
+    sent = (await here.ok("campaign", "show", campaign_id, **wide)).out
+    assert "stored in the local mailbox; nobody receives them" in sent
+    assert json.loads((await here.ok("campaign", "show", campaign_id, "--json")).out)["sentTo"] == "local_mailbox"
 
 
 async def test_exported_sequence_is_taken_back_unchanged(tmp_path: Path) -> None:
