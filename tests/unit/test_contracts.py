@@ -42,13 +42,12 @@ def test_every_statement_has_a_way_a_section_and_a_test(name: str, statements: i
         guide = CHECKOUT / "docs" / link["page"]
         assert guide.is_file(), f"{statement} leads to {where}, which does not exist"
         assert link["heading"] is None or link["heading"] in _headings(guide), f"{statement} leads to {where}"
-        named = re.fullmatch(r"`(?P<file>tests/[\w/]+\.py)(?:::(?P<function>test_\w+))?`", test)
+        named = re.fullmatch(r"`(?P<file>tests/[\w/]+\.py)::(?P<function>test_\w+)`", test)
         assert named is not None, f"{statement} names no test: {test}"
         file = CHECKOUT / named["file"]
         assert file.is_file(), f"{statement} names {test}, which does not exist"
-        if named["function"] is not None:
-            defined = re.findall(r"^(?:async )?def (test_\w+)", file.read_text(encoding="utf-8"), flags=re.MULTILINE)
-            assert named["function"] in defined, f"{statement} names {test}, which does not exist"
+        defined = re.findall(r"^(?:async )?def (test_\w+)", file.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        assert named["function"] in defined, f"{statement} names {test}, which does not exist"
 
 
 def _rows(page: Path) -> list[list[str]]:

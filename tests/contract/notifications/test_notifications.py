@@ -26,6 +26,7 @@ from mailwright.outbox.workers import WorkerPresence, WorkerRegistry
 from mailwright.sources.notifications import fanout as fanout_module
 from mailwright.sources.notifications.producer import EmittedEvent, NewEvent
 from mailwright.sources.notifications.service import NotificationService
+from mailwright.storage.tables import messages
 from tests.builders import FAULT, REFUSAL, SENT, THROTTLE, UNKNOWN, claims_of, deliveries_of, suppress
 from tests.notifications import (
     MOST,
@@ -91,6 +92,17 @@ async def test_sent_message_is_recorded_in_row_and_timeline(setup: QueueSetup) -
     }
     [entry] = await setup.owner.timeline()
     assert (entry.event_type, entry.section_status_snapshot, entry.subscription_id) == ("notify_sent", "Open", 1)
+
+
+async def test_message_carries_trace_and_ids_of_its_row(setup: QueueSetup) -> None:
+    await setup.owner.notification()
+    await setup.round(ScriptedProvider())
+    async with setup.bench.database.read() as tx:
+        [message] = await tx.execute(select(messages))
+    assert message.request_id == "trace-1"
+    assert message.to_email == "reader1@example.com"
+    ids = {"subscriptionId": 1, "openEventId": 1, "term": "92026", "campus": "NB", "dedupeKey": "dedupe-1"}
+    assert orjson.loads(message.payload)["metadata"] == ids
 
 
 async def test_timeline_records_current_section_status(setup: QueueSetup) -> None:

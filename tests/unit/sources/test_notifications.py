@@ -152,9 +152,19 @@ def test_job_matches_the_contract() -> None:
     assert jobs.validate_job(job, kind) is None
     assert (job["version"], job["notificationId"], job["openEventId"], job["subscriptionId"]) == ("1.0", 1, 2, 3)
     assert job["event"]["termId"] == "92026"
+    assert job["traceId"] == "trace-1"
+    assert (job["template"]["id"], job["template"]["version"]) == ("open-seat", "v1")
+    variables = job["template"]["variables"]
+    assert set(kind.variables) <= variables.keys()
+    assert (variables["courseTitle"], variables["sectionNumber"]) == ("Algebra", "02")
     assert job["event"]["eventAt"] == "2027-01-15T12:00:00.000Z"
     assert job["links"]["unsubscribeUrl"] == "https://seats.example/subscriptions/3/unsubscribe?token=t0k3n"
     assert set(jobs.schema()["required"]) <= job.keys()
+
+
+def test_template_version_selects_the_stored_template() -> None:
+    kinds = [event_kinds.EventKind(name="seat", template="seat", template_version=version) for version in ("v1", "v2")]
+    assert [kind.template_id for kind in kinds] == ["seat.v1", "seat.v2"]
 
 
 @pytest.mark.parametrize(
