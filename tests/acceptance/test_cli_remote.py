@@ -10,7 +10,7 @@ from mailwright.access.roles import PLATFORM_SCOPES, Scope
 from mailwright.domain.clock import ManualClock
 from mailwright.storage.database import Database
 from tests.acceptance.commands import Commands
-from tests.api import Api, an_api, on_a_socket
+from tests.api import Api, a_request, an_api, on_a_socket
 from tests.pictures import a_png
 
 FILTER = '{"tag": "vip"}'
@@ -93,6 +93,22 @@ async def test_remote_files_are_uploaded(far: Commands) -> None:
     assert (await far.ok("image", "restore", "logo.png")).out == "Restored logo.png.\n"
     refused = await far.run("dmarc", "import", str(logo))
     assert (refused.code, refused.out.startswith("refused: logo.png")) == (1, True)
+
+
+async def test_remote_message_is_found_explained_and_cancelled(far: Commands, api: Api) -> None:
+    waiting = (await api.client.post("/v1/email/send", json=a_request(subject="Hello {{ name }}"))).json()["outboxId"]
+    listed = (await far.ok("message", "list", "--status", "pending", "--since", "2027-01-15T00:00:00Z")).out
+    assert waiting in listed
+    assert "○ PENDING" in listed
+    assert (await far.ok("message", "list", "--status", "sent", "--json")).json == []
+    shown = (await far.ok("message", "show", waiting)).out
+    assert "Due, but no worker is running." in shown
+    assert "  mailwright worker\n" in shown
+    explained = await far.ok("message", "explain", waiting, "--json")
+    assert explained.json["commands"] == ["mailwright worker", f"mailwright message cancel {waiting}"]
+    assert (await far.ok("message", "cancel", waiting)).out == f"{waiting} is now – CANCELLED\n"
+    refused = await far.run("message", "retry", waiting)
+    assert (refused.code, "Only a failed message can be retried." in refused.err) == (1, True)
 
 
 async def test_remote_errors_name_options_and_exit_codes(far: Commands, api: Api) -> None:

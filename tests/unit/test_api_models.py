@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from mailwright.domain.message import Accepted
-from mailwright.domain.sender_domains import AcceptWarning
-from mailwright.outbox.sending_hold import HoldReason
-from mailwright.schemas.messages import (
+from mailwright.actions.accepted_messages import (
     AcceptedResponse,
     BatchResponse,
     SendingHeldResponse,
     accepted_content,
     batch_content,
 )
+from mailwright.domain.message import Accepted
+from mailwright.domain.sender_domains import AcceptWarning
+from mailwright.outbox.sending_hold import HoldReason
 from mailwright.sources.api.messages import RejectedItem, payload
 from mailwright.sources.api.requests import parse_send
 from mailwright.sources.api.validation import RequestInvalid

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from mailwright.cli.actions import commands
+from mailwright.actions.suggestions import commands
 from mailwright.domain.actions import Action, ActionKind
 from mailwright.domain.campaign import AWAITING_WINNER, CANCELLED, INDEFINITELY, PAUSED, SCHEDULED
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND

@@ -42,10 +42,8 @@ from mailwright.domain.states import Resolution
 from mailwright.domain.tracking import TrackingMode
 from mailwright.domain.translation import lazy_gettext
 from mailwright.outbox.lane_operations import RetriedMessages
-from mailwright.outbox.limits import DefaultLimits
 from mailwright.schemas.base import ResponseModel, SnakeResponseModel, Time, combine
 from mailwright.schemas.base import extend as extend_response
-from mailwright.schemas.explanations import BulkLimitResponse, bulk_limit_response
 from mailwright.schemas.paging import Page, decode_cursor
 from mailwright.schemas.sending_readiness import SendingReadinessResponse, readiness_response
 from mailwright.sources.api.fields import Address, Identifier, RequestModel, RequestTime, Variables
@@ -54,6 +52,7 @@ from mailwright.sources.api.senders import require_sender
 from mailwright.sources.api.validation import FieldError, RequestInvalid
 from mailwright.sources.campaigns import progress
 from mailwright.sources.campaigns.ab_test import AbTestReport, AbTestState
+from mailwright.sources.campaigns.approvals import CampaignApprovals
 from mailwright.sources.campaigns.bulk_limits import load_bulk_limits
 from mailwright.sources.campaigns.campaigns import Campaigns
 from mailwright.sources.campaigns.checks import CampaignCheck, check_campaign, named_audience, require_existing
@@ -68,6 +67,7 @@ from mailwright.sources.campaigns.extension import preview_extension
 from mailwright.sources.campaigns.failed_recipients import FailedRecipient, list_failed, list_in_doubt
 from mailwright.sources.campaigns.failures import CampaignFailures
 from mailwright.sources.campaigns.numbers import CampaignNumbers, load_numbers
+from mailwright.sources.campaigns.plan import CampaignPlans
 from mailwright.sources.campaigns.progress import QueuePosition
 from mailwright.sources.campaigns.queue_progress import QueueProgress
 from mailwright.sources.campaigns.queue_recorder import refresh_queue
@@ -468,6 +468,19 @@ class CampaignExtensionResponse(ResponseModel):
     reviewed: str
 
 
+class BulkLimitResponse(ResponseModel):
+    """A limit of the tenant. Campaigns use at most `forBulk` of it; `reserved` is kept for transactional email.
+
+    `domain` is the recipients' domain that it limits, per second; `*` stands for each domain without its own limit.
+    """
+
+    name: str
+    limit: int
+    for_bulk: int
+    reserved: int
+    domain: str | None = None
+
+
 class CampaignStartResponse(CampaignShowResponse):
     """`limits`: the limits of the tenant, and how much of each is kept for transactional email."""
 
@@ -701,11 +714,11 @@ def sender_rules(at: Context) -> "SenderRules":
     return make_sender_rules(at.settings, at.database, directory(at))
 
 
-def defaults(at: Context) -> DefaultLimits:
-    from mailwright.app.limits import defaults_of  # noqa: PLC0415 - slow to import
-    from mailwright.providers.route import providers_of  # noqa: PLC0415
-
-    return defaults_of(at.settings, providers_of(at.settings)) if at.engine is None else at.engine.defaults
+def approvals(at: Context) -> CampaignApprovals:
+    if at.engine is not None:
+        return at.engine.campaign_approvals
+    plans = CampaignPlans(at.database, at.clock, templates(at), sender_rules(at), at.defaults)
+    return CampaignApprovals(at.database, at.clock, plans)
 
 
 def campaigns(at: Context) -> Campaigns:
@@ -726,7 +739,7 @@ async def require_own_sender(at: Context, sender: str | None) -> None:
 
 
 async def answer(at: Context, campaign: Campaign) -> CampaignResponse:
-    await refresh_queue(at.database, at.clock, defaults(at))
+    await refresh_queue(at.database, at.clock, at.defaults)
     return campaign_response(campaign, await load_numbers(at.database, campaign))
 
 
@@ -740,14 +753,14 @@ async def readiness(at: Context, campaign: Campaign) -> SendingReadiness:
 async def full_answer(at: Context, campaign: Campaign) -> CampaignShowResponse:
     from mailwright.app.destinations import find_sent_to  # noqa: PLC0415 - slow to import
 
-    await refresh_queue(at.database, at.clock, defaults(at))
+    await refresh_queue(at.database, at.clock, at.defaults)
     numbers = await load_numbers(at.database, campaign)
     went = await find_sent_to(at.settings, at.database, numbers.sent_through if numbers else ())
     return campaign_show_response(campaign, numbers, await readiness(at, campaign), went)
 
 
 def presend_context(at: Context) -> PresendContext:
-    return PresendContext(postal_address=at.settings.sender_postal_address, limits=defaults(at).limits)
+    return PresendContext(postal_address=at.settings.sender_postal_address, limits=at.defaults.limits)
 
 
 async def check(at: Context, campaign: Campaign, context: PresendContext) -> CampaignCheck:
@@ -811,7 +824,7 @@ async def list_campaigns(at: Context, page: CampaignListQuery) -> CampaignListRe
     found = await campaigns(at).list_page(
         tenant_id=at.tenant_id, limit=page.limit, before=page.before("campaign"), state=page.state
     )
-    await refresh_queue(at.database, at.clock, defaults(at))
+    await refresh_queue(at.database, at.clock, at.defaults)
     async with at.database.read() as tx:
         queue = await progress.list_positions(tx, tenant_id=at.tenant_id)
     positions = {position.campaign_id: position for position in queue}
@@ -899,12 +912,12 @@ async def start(at: Context, campaign_id: str, query: CampaignStartQuery) -> Cam
             send_now=query.send_now,
             reviewed=query.reviewed,
         )
-    limits = await load_bulk_limits(at.database, defaults(at), campaign.tenant_id, at.clock.now())
+    limits = await load_bulk_limits(at.database, at.defaults, campaign.tenant_id, at.clock.now())
     return extend_response(
         CampaignStartResponse,
         await full_answer(at, campaign),
         warnings=warning_responses(warnings),
-        limits=[bulk_limit_response(each) for each in limits],
+        limits=limits,
     )
 
 

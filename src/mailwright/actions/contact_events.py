@@ -6,13 +6,13 @@ from typing import Annotated, Any, Literal
 import orjson
 from pydantic import Field
 
+from mailwright.actions.accepted_messages import ItemErrorResponse
 from mailwright.actions.context import Context
 from mailwright.actions.declaration import Noun, Table, time_of
 from mailwright.audience.contact_events import list_latest
 from mailwright.audience.event_schema import EventSchemaCounter, load_schema
 from mailwright.domain import address
 from mailwright.schemas.base import ResponseModel, Time, combine
-from mailwright.schemas.messages import ItemErrorResponse
 from mailwright.schemas.paging import Page
 from mailwright.sources.api.contact_events import EventName, EventResult
 from mailwright.sources.api.fields import Address

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from mailwright.actions.context import Context
 from mailwright.actions.declaration import MANAGE, Line, Moment, Noun, OtherStatus, Table, time_of
+from mailwright.actions.messages import MessageSummaryResponse
 from mailwright.audience import contacts, erasure, personal_data
 from mailwright.audience.contacts import ContactChange, ContactDetails
 from mailwright.audience.erasure_record import ErasureRecord
@@ -19,7 +20,6 @@ from mailwright.audience.tracking_consent import MAX_WORDING_LENGTH, TrackingCon
 from mailwright.domain.clock import Instant
 from mailwright.outbox.audit_log import API
 from mailwright.schemas.base import ResponseModel, Time, combine
-from mailwright.schemas.messages import MessageSummaryResponse, message_summary_response
 from mailwright.schemas.paging import Page
 from mailwright.schemas.suppressions import SuppressionResponse
 from mailwright.sources.api.fields import RequestModel, RequestTime
@@ -165,7 +165,7 @@ def contact_response(details: ContactDetails) -> ContactResponse:
         ContactResponse,
         details.contact,
         details,
-        messages=[message_summary_response(message) for message in details.messages],
+        messages=details.messages,
         erasure=None if details.erasure is None else erasure_response(details.erasure),
     )
 

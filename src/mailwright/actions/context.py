@@ -12,6 +12,7 @@ from mailwright.storage.database import Database
 
 if TYPE_CHECKING:
     from mailwright.app.wiring import Engine
+    from mailwright.outbox.limits import DefaultLimits
 
 Result = TypeVar("Result")
 
@@ -59,6 +60,16 @@ class Context:
     def actor(self) -> str:
         """The caller's name in the audit log."""
         return self.caller.audit_name
+
+    @property
+    def defaults(self) -> "DefaultLimits":
+        """The limits of the installation."""
+        if self.engine is not None:
+            return self.engine.defaults
+        from mailwright.app.limits import defaults_of  # noqa: PLC0415 - slow to import
+        from mailwright.providers.route import providers_of  # noqa: PLC0415
+
+        return defaults_of(self.settings, providers_of(self.settings))
 
     async def require_default_sender(self) -> None:
         """Raise if the API key is limited to senders, and the tenant's default sender is not one of them."""

@@ -129,7 +129,7 @@ class Aside(NamedTuple):
 
 
 # A tuple holds the parts of a sentence, for example a `Moment`.
-Line = str | tuple[Any, ...] | Aside | Badge | Table | TableOf
+Line = str | tuple[Any, ...] | Aside | Badge | Details | Table | TableOf
 # What a command prints: a sentence with fields of the result and of the input, or lines made from the result.
 Shown = str | Table | Details | Callable[[Any, Mapping[str, Any]], Iterable[Line]]
 

@@ -27,7 +27,6 @@ from mailwright.app.destinations import find_sent_to
 from mailwright.app.sending_readiness import load_readiness
 from mailwright.app.templates import make_templates
 from mailwright.cli import campaign_input, campaign_reports
-from mailwright.cli.actions import commands, print_explanation
 from mailwright.cli.campaign_excluded import excluded_command
 from mailwright.cli.campaign_options import (
     Alone,
@@ -90,7 +89,6 @@ from mailwright.content.presend_checks import PresendContext, PresendIssue, link
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.campaign import NO_WORKER
 from mailwright.domain.errors import NotFound
-from mailwright.domain.explanation import CampaignExplanation
 from mailwright.domain.guard_rails import GuardRails as InstallationRails
 from mailwright.domain.message import Source
 from mailwright.domain.permits import MIN_DEFERRAL, BulkLimit
@@ -100,7 +98,6 @@ from mailwright.domain.sending_readiness import SendingReadiness
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE, describe_actor
 from mailwright.outbox.limits import DefaultLimits
-from mailwright.schemas.explanations import campaign_explanation
 from mailwright.schemas.recipient_report import report_csv, report_json
 from mailwright.sources.api.validation import parse_strict
 from mailwright.sources.campaigns import progress, report
@@ -115,7 +112,6 @@ from mailwright.sources.campaigns.checks import (
 )
 from mailwright.sources.campaigns.definition import CampaignLimits
 from mailwright.sources.campaigns.enqueue import enqueue_batch
-from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.extension import preview_extension
 from mailwright.sources.campaigns.numbers import load_numbers
 from mailwright.sources.campaigns.plan import CampaignPlans
@@ -124,7 +120,7 @@ from mailwright.sources.campaigns.records import Actor, Campaign
 from mailwright.sources.campaigns.review import digest_checked
 from mailwright.sources.campaigns.variants import CampaignNotStartable
 from mailwright.texts.ab_tests import ab_test_text
-from mailwright.texts.explanations import bulk_limit_text, campaign_text, deferral_text
+from mailwright.texts.explanations import bulk_limit_text, deferral_text
 from mailwright.texts.sending_readiness import readiness_text
 
 noun = load_noun("campaign")
@@ -590,23 +586,6 @@ def _print_plan(report: PlanReport, *, as_json: bool) -> None:
             out.print(Text(f"Changed: {change.sentence}"), soft_wrap=True)
             if change.diff:
                 out.print(Text(change.diff, style="dim"), soft_wrap=True)
-
-
-@app.command()
-def explain(campaign_id: CampaignId, as_json: Json = False) -> None:
-    """Explain why a campaign has not been sent yet, until when it waits, and what you can do."""
-
-    async def work(at: Installation) -> CampaignExplanation:
-        await _found(at, campaign_id)
-        return await explain_campaign(
-            at.database, at.clock, _defaults(at), campaign_id, tenant_id=None, approvals=_approvals(at)
-        )
-
-    found = _run(work)
-    if as_json:
-        print_json(campaign_explanation(found))
-        return
-    print_explanation(campaign_text(found, display.zone), commands(found))
 
 
 @app.command("report")

@@ -16,6 +16,7 @@ from mailwright.actions.contacts import (
     erasure_response,
     noun,
 )
+from mailwright.actions.messages import rendered_subjects, status_badge
 from mailwright.audience import contacts, personal_data
 from mailwright.audience.contact_fields import as_text
 from mailwright.audience.contacts import Contact, ContactDetails
@@ -26,11 +27,10 @@ from mailwright.audience.snooze import snooze as set_pause
 from mailwright.audience.suppressions import scope_text
 from mailwright.audience.tracking_consent import make_consent
 from mailwright.cli import contact_files, contact_switch
-from mailwright.cli.derived import make_group, print_lines
-from mailwright.cli.message import rendered_subjects, with_rendered_subjects
+from mailwright.cli.derived import make_group, print_lines, shown_value
 from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, Tenant
-from mailwright.cli.output import clock_time, out, print_json, print_rows, status_text, two_lines
+from mailwright.cli.output import clock_time, out, print_json, print_rows, two_lines
 from mailwright.domain.clock import DAY
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
@@ -47,11 +47,10 @@ def show(email: Email, tenant: Tenant = tenants.DEFAULT, as_json: Json = False) 
     async def work(at: Installation) -> ContactDetails:
         owner = await find_tenant(at, tenant)
         found = await contacts.load_details(at.database, owner.id, email)
-        return (
-            found
-            if as_json
-            else replace(found, messages=tuple(await with_rendered_subjects(at, owner.id, found.messages)))
-        )
+        stored = {} if as_json else {each.outbox_id: each.subject for each in found.messages}
+        subjects = await rendered_subjects(at.database, at.clock, owner.id, stored)
+        messages = tuple(replace(each, subject=subjects.get(each.outbox_id, each.subject)) for each in found.messages)
+        return replace(found, messages=messages)
 
     found = run(work)
     if as_json:
@@ -83,7 +82,11 @@ def show(email: Email, tenant: Tenant = tenants.DEFAULT, as_json: Json = False) 
     print_rows(
         ("Message and time ({zone})!", "Status!", "Subject"),
         (
-            (two_lines(one.outbox_id, clock_time(one.created_at)), status_text(one.shown_status), one.subject)
+            (
+                two_lines(one.outbox_id, clock_time(one.created_at)),
+                shown_value(status_badge(one.shown_status)),
+                one.subject,
+            )
             for one in found.messages
         ),
         nothing="No messages to this address yet.",
@@ -190,7 +193,7 @@ async def _with_rendered_subjects(
     at: Installation, tenant_id: int, found: list[ContactHistoryEntry]
 ) -> list[ContactHistoryEntry]:
     stored = {each.outbox_id: each.detail for each in found if each.outbox_id is not None}
-    rendered = await rendered_subjects(at, tenant_id, stored)
+    rendered = await rendered_subjects(at.database, at.clock, tenant_id, stored)
     return [replace(each, detail=rendered.get(each.outbox_id or "", each.detail)) for each in found]
 
 

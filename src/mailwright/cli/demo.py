@@ -13,14 +13,16 @@ import typer
 import uvloop
 from rich.text import Text
 
+from mailwright.actions.messages import status_badge
 from mailwright.app.listening import address_of, listen
 from mailwright.app.serving import serve
 from mailwright.app.shutdown import Shutdown
 from mailwright.app.wiring import Engine, open_engine
 from mailwright.cli.audit import print_identity
 from mailwright.cli.campaign_output import status, waiting
+from mailwright.cli.derived import shown_value
 from mailwright.cli.options import command
-from mailwright.cli.output import aside, out, status_text, table, two_lines
+from mailwright.cli.output import aside, out, table, two_lines
 from mailwright.demo.campaigns import DemoCampaign, campaigns_of
 from mailwright.demo.sample import Sample, load_sample, settle
 from mailwright.demo.sign_in import DemoSignIn, make_sign_in
@@ -125,7 +127,9 @@ async def _print(engine: Engine, sample: Sample, explanations: list[MessageExpla
     for explanation in explanations:
         message = (await message_records.find(engine.database, explanation.outbox_id, tenant_id=None)).summary
         made.add_row(
-            message.to_email, status_text(message.shown_status), two_lines(message.subject, _why(message, explanation))
+            message.to_email,
+            shown_value(status_badge(message.shown_status)),
+            two_lines(message.subject, _why(message, explanation)),
         )
     out.print(made)
     _print_campaigns(await campaigns_of(engine, sample.shop), engine.clock.now())

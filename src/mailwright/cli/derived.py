@@ -374,9 +374,8 @@ def _print(action: DeclaredAction, result: Any, given: Mapping[str, Any]) -> Non
             out.print(sentence.format_map({**given, **fields}), markup=False, soft_wrap=True)
         case Table() as table:
             _print_table(table, result, given)
-        case Details(lines):
-            rows = ((title, _cell(line, result)) for title, line in lines.items())
-            print_rows(("", ""), rows, nothing="")
+        case Details() as details:
+            print_lines([details], result)
         case make_lines:
             print_lines(make_lines(result, given), result, given)
 
@@ -388,11 +387,14 @@ def print_lines(lines: Iterable[Any], result: Any, given: Mapping[str, Any] = Ma
                 _print_table(line, result, given)
             case TableOf(table, of):
                 _print_table(table, of, given)
+            case Details(fields):
+                rows = ((title, _cell(cell, result)) for title, cell in fields.items())
+                print_rows(("", ""), (row for row in rows if row[1] is not None), nothing="")
             case Aside(text, tone):
                 style = None if tone is None else _TONES[tone][1]
-                aside.print(_shown(text), style=style, markup=False, soft_wrap=True)
+                aside.print(shown_value(text), style=style, markup=False, soft_wrap=True)
             case _:
-                out.print(_shown(line), markup=False, soft_wrap=True)
+                out.print(shown_value(line), markup=False, soft_wrap=True)
 
 
 def _print_table(table: Table, result: Any, given: Mapping[str, Any]) -> None:
@@ -403,10 +405,10 @@ def _print_table(table: Table, result: Any, given: Mapping[str, Any]) -> None:
 
 
 def _cell(cell: Cell, row: Any) -> Any:
-    return _shown(getattr(row, cell) if isinstance(cell, str) else cell(row))
+    return shown_value(getattr(row, cell) if isinstance(cell, str) else cell(row))
 
 
-def _shown(value: Any) -> Any:
+def shown_value(value: Any) -> Any:
     match value:
         case bool():
             return "yes" if value else "no"
@@ -417,7 +419,7 @@ def _shown(value: Any) -> Any:
             usual, colour = _TONES[tone]
             return Text(f"{shape or usual} {word}{f': {detail}' if detail else ''}", style=colour)
         case TwoLines(first, second):
-            return two_lines(str(_shown(first)), str(_shown(second)))
+            return two_lines(shown_value(first), str(shown_value(second)))
         case tuple():
-            return "".join(str(_shown(part)) for part in value)
+            return Text.assemble(*(part if isinstance(part, Text) else str(part) for part in map(shown_value, value)))
     return value

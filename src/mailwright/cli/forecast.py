@@ -6,13 +6,13 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from mailwright.actions.campaign_explanations import forecast_response
 from mailwright.app.limits import defaults_of
 from mailwright.cli.opening import Installation, find_tenant, run, show_zone_of
 from mailwright.cli.options import Json, command
 from mailwright.cli.output import clock_time, display, out, print_json
 from mailwright.domain.clock import DAY, Instant
 from mailwright.providers.route import providers_of
-from mailwright.schemas.explanations import forecast_response
 from mailwright.sources.campaigns.forecast import Forecast
 from mailwright.sources.campaigns.forecast import forecast as compute_forecast
 from mailwright.sources.campaigns.forecast_values import (
@@ -82,7 +82,7 @@ def forecast(
 
     found = run(work)
     if as_json:
-        print_json(forecast_response(found))
+        print_json(forecast_response(found).to_dict())
     elif found.campaigns:
         _draw(found)
     else:

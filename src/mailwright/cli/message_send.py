@@ -78,9 +78,9 @@ async def _send(
     tenant: str, body: dict[str, Any], idempotency_key: str | None, *, as_json: bool
 ) -> tuple[dict[str, Any], bool]:
     from mailwright.access.api_keys import Caller  # noqa: PLC0415 - as below
+    from mailwright.actions.accepted_messages import accepted_content, sending_held_response  # noqa: PLC0415 - as above
     from mailwright.app.wiring import open_engine  # noqa: PLC0415 - other commands about messages stay fast
     from mailwright.domain.ids import uuid7  # noqa: PLC0415 - as above
-    from mailwright.schemas.messages import accepted_content, sending_held_response  # noqa: PLC0415 - as above
     from mailwright.sources.api.messages import RequestContext  # noqa: PLC0415 - as above
     from mailwright.sources.api.validation import require_idempotency_key  # noqa: PLC0415 - as above
 

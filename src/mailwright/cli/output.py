@@ -6,7 +6,7 @@ import sys
 from collections.abc import AsyncIterable, Iterable, Sequence
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -14,21 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mailwright.domain.clock import Instant
-from mailwright.domain.states import MessageGroup, Status
 from mailwright.texts.times import distance
-
-SHAPES: Final[dict[str, tuple[str, str]]] = {
-    Status.PENDING: ("○", "cyan"),
-    Status.SENT_ATTEMPT: ("→", "cyan"),
-    Status.RETRY_SCHEDULED: ("↻", "yellow"),
-    Status.SENT: ("✓", "green"),
-    Status.FAILED: ("✗", "red"),
-    Status.IN_DOUBT: ("?", "magenta"),
-    Status.CLOSED_UNKNOWN: ("⊘", "magenta"),
-    Status.CANCELLED: ("–", "bright_black"),
-    MessageGroup.SUPPRESSED: ("⊘", "bright_black"),
-    MessageGroup.BOUNCED: ("✗", "red"),
-}
 
 
 class Display:
@@ -81,14 +67,9 @@ def print_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, nothing
         out.print(nothing)
 
 
-def status_text(status: str) -> Text:
-    shape, colour = SHAPES[status]
-    return Text(f"{shape} {status}", style=colour)
-
-
-def two_lines(first: str, second: str) -> Text:
+def two_lines(first: str | Text, second: str) -> Text:
     """Build a cell with a main line and a dimmed second line, to save width."""
-    cell = Text(first)
+    cell = first if isinstance(first, Text) else Text(str(first))
     if second:
         cell.append(f"\n{second}", style="bright_black")
     return cell

@@ -1,8 +1,11 @@
 """The base of all response models."""
 
-from typing import Annotated, Any, TypeVar
+from contextlib import suppress
+from itertools import product
+from operator import attrgetter
+from typing import Annotated, Any, NamedTuple, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AliasChoices, AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from mailwright.domain.clock import isoformat
@@ -18,8 +21,14 @@ def _time_text(value: Any) -> Any:
 Time = Annotated[str, BeforeValidator(_time_text), Field(json_schema_extra={"format": "date-time"})]
 
 
+class From(NamedTuple):
+    """Annotation: the attribute of the domain object, for example `row.created_at`, if it differs from the field."""
+
+    path: str
+
+
 class ResponseModel(BaseModel):
-    """JSON names are camelCase. `model_validate` takes the fields from a domain object with the same attributes."""
+    """JSON names are camelCase. `model_validate` takes the fields from the attributes of a domain object."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -29,6 +38,14 @@ class ResponseModel(BaseModel):
         # Compile each model at its first use, which keeps the start fast.
         defer_build=True,
     )
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        for name, field in cls.model_fields.items():
+            for each in field.metadata:
+                if isinstance(each, From):
+                    written = to_camel(name) if cls.model_config["alias_generator"] else name
+                    field.validation_alias = AliasChoices(written, AliasPath(*each.path.split(".")))
 
     def to_json(self) -> bytes:
         return self.__pydantic_serializer__.to_json(self, by_alias=True)
@@ -51,6 +68,11 @@ def extend(model: type[Response], response: ResponseModel, **fields: Any) -> Res
 
 def combine(model: type[Response], *sources: Any, **fields: Any) -> Response:
     """Build `model` from these fields, and take each other field from the first source that has it as an attribute."""
-    missing = [name for name in model.model_fields if name not in fields]
-    found = {name: next((each for each in sources if hasattr(each, name)), None) for name in missing}
-    return model(**{name: getattr(source, name) for name, source in found.items() if source is not None}, **fields)
+    found = dict(fields)
+    for name, field in model.model_fields.items():
+        paths = [*(each.path for each in field.metadata if isinstance(each, From)), name]
+        for source, path in product(sources, paths):
+            if name not in found:
+                with suppress(AttributeError):
+                    found[name] = attrgetter(path)(source)
+    return model(**found)

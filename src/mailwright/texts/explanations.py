@@ -209,9 +209,9 @@ def _sent(times: _Times, message: MessageExplanation) -> str:
     when = (" " + gettext("at {occurred_at}", occurred_at=times.at(message.occurred_at))) if message.occurred_at else ""
     match message.destination:
         case Destination.LOCAL_MAILBOX:
-            return gettext("Stored in the local mailbox{when}. Nobody receives it.", when=when)
+            return gettext("Stored in the local mailbox{when}. Nobody receives it.", when=when) + _bounce(message)
         case Destination.TEST_SERVER:
-            return gettext("Collected by a test server{when}. Nobody receives it.", when=when)
+            return gettext("Collected by a test server{when}. Nobody receives it.", when=when) + _bounce(message)
     return gettext("Sent{provider}{when}.{message_text}", provider=provider, when=when, message_text=_bounce(message))
 
 

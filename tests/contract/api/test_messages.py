@@ -63,6 +63,8 @@ async def test_message_is_shown_with_its_events(api: Api) -> None:
         "failedAt": None,
         "processedAt": None,
         "deferReason": None,
+        "shownStatus": "CANCELLED",
+        "explanation": None,
         "tags": ["receipt"],
         "metadata": {"order": 7},
         "events": [{"type": "CANCELLED", "createdAt": now, "metadata": {"previousStatus": "PENDING", **ids}}],

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
+from mailwright.actions.suggestions import commands
 from mailwright.app.limits import default_limits
-from mailwright.cli.actions import commands
 from mailwright.domain.actions import ActionKind
 from mailwright.domain.campaign import AWAITING_WINNER, INDEFINITELY, PAUSED, SCHEDULED, CampaignStatus
 from mailwright.domain.clock import DAY, HOUR, SECOND, ManualClock

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, insert, select
 
+from mailwright.actions.campaign_explanations import forecast_response
 from mailwright.app.limits import default_limits
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Instant
 from mailwright.domain.message import Source
 from mailwright.domain.states import Status
 from mailwright.outbox.limits import DefaultLimits
-from mailwright.schemas.explanations import forecast_response
 from mailwright.sources.campaigns.forecast import Forecast, forecast
 from mailwright.sources.campaigns.repeat_worker import RepeatWorker
 from mailwright.sources.campaigns.repeats import CampaignRepeats
@@ -91,7 +91,7 @@ async def test_emails_of_sequences_go_before_the_campaign(bench: Bench) -> None:
     [course] = found.campaigns
     assert course.finishes_at is not None
     assert course.finishes_at > alone
-    assert "Includes about 20 emails of sequences." in forecast_response(found)["assumptions"]
+    assert "Includes about 20 emails of sequences." in forecast_response(found).assumptions
     finished = await all_.finishes(campaign_id, course.finishes_at)
     assert abs(course.finishes_at - finished) <= 10 * MINUTE
 

@@ -28,8 +28,8 @@ from mailwright.outbox.explain import explain
 from mailwright.outbox.in_doubt import InDoubtHandler
 from mailwright.outbox.operations import Operations
 from mailwright.outbox.workers import PRESENCE_TIMEOUT, WorkerPresence, WorkerRegistry
-from mailwright.schemas.explanations import message_explanation
 from mailwright.storage.database import Database
+from tests.api import an_api
 from tests.builders import LOCK_TTL, a_message, a_settler, an_acceptor, change_tenant, claims_of
 
 
@@ -359,8 +359,11 @@ async def test_message_of_another_tenant_is_not_explained(message: MessageUnderT
 async def test_json_has_the_sentence_and_its_parts(message: MessageUnderTest) -> None:
     later = message.clock.now() + HOUR
     await message.accept(scheduled_at=later)
-    found = message_explanation(await message.explain())
-    assert set(found) == {"detail", "heldSince", "outboxId", "sentence", "state", "reason", "until", "whatWouldChange"}
+    async with an_api(message.database, message.clock) as api:
+        found = (await api.client.get(f"/v1/email/{message.outbox_id}/explain")).json()
+    text = {"sentence", "whatWouldChange", "actions", "commands"}
+    assert set(found) == {"detail", "heldSince", "outboxId", "state", "reason", "until", *text}
     assert found["until"] == "2027-01-15T09:00:00.000Z"
     assert found["state"] == "scheduled"
     assert found["sentence"] == "Scheduled for 09:00 UTC (in 60 minutes)."
+    assert found["commands"] == [f"mailwright message cancel {message.outbox_id}"]

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import select, update
 
 from mailwright.access.roles import Scope
+from mailwright.actions.suggestions import SUGGESTIONS
 from mailwright.audience import contacts, suppressions
 from mailwright.domain.actions import ActionKind
 from mailwright.domain.campaign import AWAITING_WINNER, CANCELLED, GUARD_RAILS, NEXT_WAVE, SCHEDULED
@@ -24,7 +25,7 @@ from mailwright.outbox.defer import defer, defer_lane
 from mailwright.outbox.operations import Operations
 from mailwright.outbox.workers import WorkerPresence, WorkerRegistry
 from mailwright.storage.tables import api_keys, deliveries, lane_deferrals, messages, queue_entries
-from mailwright.web.api.actions import ROUTES
+from mailwright.web.api.caller import scope_of
 from tests.api import Api, an_api, client_of
 from tests.builders import DEFAULT_TENANT, LOCK_TTL, REFUSAL, THROTTLE, Bench, change_tenant
 from tests.campaigns import OPERATOR, CampaignHarness, address_of, join
@@ -652,7 +653,7 @@ def test_cases_cover_every_state_and_action() -> None:
     assert {case.state for case in CASES["message"]} == set(ExplanationState)
     cases = [*CASES["message"], *CASES["campaign"]]
     offered = {each[0] if isinstance(each, tuple) else each for case in cases for each in case.offered}
-    assert offered == set(ActionKind) == set(ROUTES)
+    assert offered == set(ActionKind) == set(SUGGESTIONS)
 
 
 @pytest.mark.promise("explain-actions")
@@ -662,7 +663,9 @@ async def test_every_action_has_a_route_in_the_api_description(world: ExplainedA
         for path, methods in world.api.app.openapi()["paths"].items()
         for method in methods
     }
-    assert {(place.method, place.path.partition("?")[0]) for place in ROUTES.values()} <= routes
+    assert {(place.method, place.path.partition("?")[0]) for place in SUGGESTIONS.values()} <= routes
+    for place in SUGGESTIONS.values():
+        assert place.scope is scope_of(place.method, place.path.partition("?")[0])
 
 
 @pytest.mark.promise("explain-actions")

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
+from mailwright.actions.suggestions import commands
 from mailwright.app.named_providers import fields_of
 from mailwright.app.wiring import make_workers, open_engine
-from mailwright.cli.actions import commands
 from mailwright.domain.clock import HOUR, ManualClock
 from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.domain.explanation import ExplanationState

@@ -39,20 +39,6 @@ def _declared_tools() -> Iterable[RouteTool]:
 
 TOOLS: Final = (
     *_declared_tools(),
-    RouteTool("search_messages", "GET", "/v1/email", "Find messages by recipient, status, source and time."),
-    RouteTool("show_message", "GET", "/v1/email/{outboxId}", "Show a message with its timeline of events."),
-    RouteTool(
-        "explain_message",
-        "GET",
-        "/v1/email/{outboxId}/explain",
-        "Explain why a message has not been sent yet or failed, until when, and what can be done.",
-    ),
-    RouteTool(
-        "explain_campaign",
-        "GET",
-        "/v1/campaigns/{campaignId}/explain",
-        "Explain what a campaign waits for, until when, and when it will finish.",
-    ),
     RouteTool(
         "show_campaign_plan",
         "GET",
@@ -65,7 +51,6 @@ TOOLS: Final = (
         "/v1/campaigns/{campaignId}/report",
         "Show the figures of a campaign: delivered, bounced, opened, clicked, unsubscribed, and each link.",
     ),
-    RouteTool("forecast", "GET", "/v1/forecast", "Forecast when each campaign will finish and what limits it."),
     RouteTool("show_contact", "GET", "/v1/contacts/{email}", "Show a contact with subscriptions and status."),
     RouteTool("contact_history", "GET", "/v1/contacts/{email}/history", "Show what happened with a contact."),
     RouteTool("list_sequences", "GET", "/v1/sequences", "List the sequences with their status, newest first."),
@@ -132,7 +117,6 @@ TOOLS: Final = (
         "Send one email now. This cannot be undone. Choose an `idempotencyKey` for each email, and repeat it when you "
         "retry: the same key never sends twice.",
     ),
-    RouteTool("cancel_message", "POST", "/v1/email/{outboxId}/cancel", "Cancel a message that has not been sent yet."),
 )
 
 

@@ -1,12 +1,13 @@
-"""The CLI commands that perform the actions which an explanation suggests."""
+"""What an explanation suggests to do next: requests, limited to the caller's scopes, and commands."""
 
 import shlex
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote
 
-from rich.text import Text
-
-from mailwright.cli.output import out
+from mailwright.access.api_keys import Caller
+from mailwright.access.roles import Scope
+from mailwright.actions.declaration import MANAGE, READ
 from mailwright.domain.actions import Action, ActionKind
 from mailwright.domain.explanation import (
     CampaignExplanation,
@@ -17,31 +18,54 @@ from mailwright.domain.explanation import (
     Remedy,
 )
 from mailwright.outbox.tenants import DEFAULT
-from mailwright.texts.explanations import ExplanationText
 
-_COMMANDS: Final[Mapping[ActionKind, str]] = {
-    ActionKind.CANCEL: "message cancel {subject}",
-    ActionKind.RETRY: "message retry {subject}",
-    ActionKind.RESOLVE: "message resolve {subject} --as {as}",
-    ActionKind.ACTIVATE: "contact activate {subject}",
-    ActionKind.LIFT_SUPPRESSION: "suppression delete {subject}",
-    ActionKind.EXPLAIN_CAMPAIGN: "campaign explain {subject}",
-    ActionKind.PREFLIGHT_CAMPAIGN: "campaign check {subject}",
-    ActionKind.START_CAMPAIGN: "campaign start {subject}",
-    ActionKind.PAUSE_CAMPAIGN: "campaign pause {subject}",
-    ActionKind.RESUME_CAMPAIGN: "campaign resume {subject}",
-    ActionKind.RESUME_SEQUENCE: "sequence resume {subject} --overdue {overdue}",
-    ActionKind.CANCEL_CAMPAIGN: "campaign cancel {subject}",
-    ActionKind.EDIT_LIMITS: "campaign limits {subject}",
-    ActionKind.SEND_NOW: "campaign reschedule {subject} now",
-    ActionKind.CHOOSE_WINNER: "campaign winner {subject} {version}",
-    ActionKind.RETRY_FAILED: "campaign retry-failed {subject}",
-    ActionKind.ACCEPT_FAILURES: "campaign accept-failures {subject}",
-    ActionKind.ACCEPT_INCIDENTS: "campaign accept-incidents {subject}",
-    ActionKind.OPEN_WAVE: "campaign open-wave {subject}",
-    ActionKind.REQUEST_APPROVAL: "campaign request-approval {subject}",
-    ActionKind.SHOW_PLAN: "campaign plan {subject}",
-    ActionKind.FIND_DOUBTS: "campaign in-doubt list {subject}",
+
+class Suggestion(NamedTuple):
+    """The request and the command of an action. Tests compare `scope` with the permission of the route."""
+
+    method: str
+    path: str
+    command: str
+    scope: Scope = MANAGE
+
+
+_EMAIL: Final = "/v1/email/{subject}"
+_CAMPAIGN: Final = "/v1/campaigns/{subject}"
+SUGGESTIONS: Final[Mapping[ActionKind, Suggestion]] = {
+    ActionKind.CANCEL: Suggestion("POST", f"{_EMAIL}/cancel", "message cancel {subject}"),
+    ActionKind.RETRY: Suggestion("POST", f"{_EMAIL}/retry", "message retry {subject}"),
+    ActionKind.RESOLVE: Suggestion("POST", f"{_EMAIL}/resolve", "message resolve {subject} --as {as}"),
+    ActionKind.ACTIVATE: Suggestion("POST", "/v1/contacts/{subject}/activate", "contact activate {subject}"),
+    ActionKind.LIFT_SUPPRESSION: Suggestion(
+        "DELETE", "/v1/suppressions/{subject}?listKey=*", "suppression delete {subject}"
+    ),
+    ActionKind.EXPLAIN_CAMPAIGN: Suggestion("GET", f"{_CAMPAIGN}/explain", "campaign explain {subject}", READ),
+    ActionKind.PREFLIGHT_CAMPAIGN: Suggestion(
+        "POST", f"{_CAMPAIGN}/preflight", "campaign check {subject}", Scope.PROPOSE
+    ),
+    ActionKind.START_CAMPAIGN: Suggestion("POST", f"{_CAMPAIGN}/start", "campaign start {subject}"),
+    ActionKind.PAUSE_CAMPAIGN: Suggestion("POST", f"{_CAMPAIGN}/pause", "campaign pause {subject}"),
+    ActionKind.RESUME_CAMPAIGN: Suggestion("POST", f"{_CAMPAIGN}/resume", "campaign resume {subject}"),
+    ActionKind.RESUME_SEQUENCE: Suggestion(
+        "POST", "/v1/sequences/{subject}/resume", "sequence resume {subject} --overdue {overdue}"
+    ),
+    ActionKind.CANCEL_CAMPAIGN: Suggestion("POST", f"{_CAMPAIGN}/cancel", "campaign cancel {subject}"),
+    ActionKind.SEND_NOW: Suggestion("PUT", f"{_CAMPAIGN}/schedule", "campaign reschedule {subject} now"),
+    ActionKind.EDIT_LIMITS: Suggestion("PUT", f"{_CAMPAIGN}/limits", "campaign limits {subject}"),
+    ActionKind.CHOOSE_WINNER: Suggestion("POST", f"{_CAMPAIGN}/winner", "campaign winner {subject} {version}"),
+    ActionKind.RETRY_FAILED: Suggestion("POST", f"{_CAMPAIGN}/retry-failed", "campaign retry-failed {subject}"),
+    ActionKind.ACCEPT_FAILURES: Suggestion(
+        "POST", f"{_CAMPAIGN}/accept-failures", "campaign accept-failures {subject}"
+    ),
+    ActionKind.ACCEPT_INCIDENTS: Suggestion(
+        "POST", f"{_CAMPAIGN}/accept-incidents", "campaign accept-incidents {subject}"
+    ),
+    ActionKind.OPEN_WAVE: Suggestion("POST", f"{_CAMPAIGN}/open-wave", "campaign open-wave {subject}"),
+    ActionKind.REQUEST_APPROVAL: Suggestion(
+        "POST", f"{_CAMPAIGN}/plan", "campaign request-approval {subject}", Scope.PROPOSE
+    ),
+    ActionKind.SHOW_PLAN: Suggestion("GET", f"{_CAMPAIGN}/plan", "campaign plan {subject}", READ),
+    ActionKind.FIND_DOUBTS: Suggestion("GET", f"{_CAMPAIGN}/in-doubt", "campaign in-doubt list {subject}", READ),
 }
 # The option of `tenant edit` that changes each limit, then the options of `campaign limits` that differ.
 _LIMIT_OPTIONS: Final[Mapping[str, str]] = {
@@ -70,19 +94,24 @@ _OTHER_COMMANDS: Final[Mapping[Remedy, str]] = {
 }
 
 
+def action_requests(actions: Iterable[Action], caller: Caller) -> list[dict[str, Any]]:
+    """Return the requests that the caller's scopes allow."""
+    return [_request(action) for action in actions if caller.allows(SUGGESTIONS[action.kind].scope)]
+
+
 def commands(explanation: MessageExplanation | CampaignExplanation) -> list[str]:
     """Return the commands that help, in the order in which to run them."""
     return [f"mailwright {command}" for command in _commands(explanation)]
 
 
-def print_explanation(text: ExplanationText, helpful: list[str]) -> None:
-    out.print(Text(text.sentence, style="bold"))
-    if text.what_would_change:
-        out.print(Text(f"What you can do: {text.what_would_change}"))
-    for command in helpful:
-        out.print(Text(f"  {command}", style="cyan"), soft_wrap=True)
-    if text.then:
-        out.print(Text(f"Forecast: {text.then}"))
+def _request(action: Action) -> dict[str, Any]:
+    suggestion = SUGGESTIONS[action.kind]
+    return {
+        "do": action.kind,
+        "method": suggestion.method,
+        "path": suggestion.path.format(subject=quote(action.subject, safe="@")),
+        "body": action.parameters,
+    }
 
 
 def _commands(explanation: MessageExplanation | CampaignExplanation) -> Iterator[str]:
@@ -123,7 +152,7 @@ def _command(explanation: MessageExplanation | CampaignExplanation, action: Acti
         # `contact activate` lifts the suppression of a known contact and restores its status.
         kind = ActionKind.LIFT_SUPPRESSION if explanation.contact_status is None else ActionKind.ACTIVATE
     values = {name: shlex.quote(str(value)) for name, value in (action.parameters or {}).items()}
-    command = _COMMANDS[kind].format(subject=shlex.quote(action.subject), **values)
+    command = SUGGESTIONS[kind].command.format(subject=shlex.quote(action.subject), **values)
     if kind is ActionKind.EDIT_LIMITS and explanation.limit is not None:
         command = f"{command} {_CAMPAIGN_LIMIT_OPTIONS.get(explanation.limit.name, '')}".rstrip()
     is_about_address = kind in (ActionKind.ACTIVATE, ActionKind.LIFT_SUPPRESSION)
