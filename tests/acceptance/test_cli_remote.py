@@ -79,7 +79,7 @@ async def test_remote_rules_reports_and_logs_are_those_of_the_key(far: Commands)
     assert "No findings." in (await far.ok("shadow", "report", "--days", "3")).out
     actions = [each["action"] for each in (await far.ok("audit-log", "--json", "--limit", "2")).json]
     assert actions == ["retention.remove", "retention.set"]
-    assert (await far.ok("journal", "--json")).err == "! `journal` is now `audit-log`.\n"
+    assert (await far.ok("segments", "list")).err == "! `segments` is now `segment`.\n"
     assert "The archive of news is empty." in (await far.ok("archive", "list", "news")).out
 
 
