@@ -129,7 +129,7 @@ asyncio.run({"backup": back_up, "restore": restore}[command]())
 """
 
 # Changes that a backup or a restore makes after the content was copied.
-_NOT_COPIED: Final = ("sending_hold", "sequence", "advanced_at", "last_backup")
+_NOT_COPIED: Final = ("sending_hold", "sequence", "advanced_at", "last_backup", "server_history")
 
 
 async def fill(bench: Bench) -> None:
