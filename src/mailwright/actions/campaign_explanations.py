@@ -67,7 +67,7 @@ class ForecastResponse(ResponseModel):
 
 
 @noun.get("/v1/forecast", agent=AgentTool("forecast", "Forecast when each campaign will finish and what limits it."))
-async def show_forecast(at: Context, query: ForecastQuery) -> ForecastResponse:
+async def show(at: Context, query: ForecastQuery) -> ForecastResponse:
     """Forecast your queued campaigns from the current limits and counters."""
     from mailwright.sources.campaigns.forecast import forecast  # noqa: PLC0415 - needs the audience, as above
 
