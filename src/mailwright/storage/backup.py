@@ -54,9 +54,9 @@ def load_tables(connection: Connection, parts: Iterable[TableRows]) -> None:
             raise BackupInvalid(f"The backup has the table {part.table!r}, which this version does not know.")
         table = tables[part.table]
         if unknown := [name for name in part.columns if name not in table.columns]:
-            names = ", ".join(f"{part.table}.{name}" for name in unknown)
+            gone = ", ".join(f"{part.table}.{name}" for name in unknown)
             raise BackupInvalid(
-                f"The backup has columns that its schema revision does not have: {names}. A build before 0.2.0 made it."
+                f"The backup has columns that its schema revision does not have: {gone}. A build before 0.2.0 made it."
             )
         connection.execute(insert(table), [_values(part.columns, row) for row in part.rows])
     if connection.dialect.name == "postgresql":
