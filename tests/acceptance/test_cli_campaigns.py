@@ -173,7 +173,9 @@ async def test_campaign_runs_from_file_to_report(here: Commands) -> None:
     tried = await here.ok("campaign", "test", campaign_id, "me@example.com", "--as", "ada@example.com")
 
     started = await here.ok("campaign", "start", campaign_id)
-    assert started.out == "News: 3 recipients; no worker is running, start one with `mailwright worker`.\n"
+    recipients, mailbox = started.out.splitlines()
+    assert recipients == "News: 3 recipients; no worker is running, start one with `mailwright worker`."
+    assert mailbox.startswith("No email leaves this machine: messages go to the local mailbox")
     await here.ok("worker", "--drain")
     held = (await here.ok("campaign", "show", campaign_id, "--json")).json
     assert (held["status"], held["queueStatus"], held["deferReason"]) == ("SENDING", "PENDING", "daily_limit")

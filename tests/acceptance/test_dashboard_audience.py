@@ -81,7 +81,7 @@ def test_message_is_found_by_search_and_shows_its_timeline(dashboard: Dashboard,
     ada.keyboard.press("Enter")
 
     expect(ada.get_by_role("heading", level=1)).to_have_text(sent.subject)
-    expect(ada.locator("#status .sentence")).to_contain_text("Sent by mailbox")
+    expect(ada.locator("#status .sentence")).to_contain_text("Stored in the local mailbox")
     expect(ada.locator("#timeline")).to_contain_text("Handed to the provider")
     expect(ada.frame_locator(".email-frame iframe").locator("body")).to_contain_text("Thank you, Ada")
     ada.get_by_role("link", name="Headers").click()

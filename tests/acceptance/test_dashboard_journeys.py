@@ -93,7 +93,7 @@ def test_first_visit_to_report_of_first_campaign(url: str, browser: Browser, tmp
         page.get_by_label("Now").check()
         page.get_by_role("button", name="Continue to review").click()
         expect(page.locator(".checks")).to_contain_text("6 recipients at this time")
-        page.get_by_role("button", name="Send now").click()
+        page.get_by_role("button", name="Send to the local mailbox (nobody receives it)").click()
         page.locator("#confirm-yes").click()
         expect(page.locator("#progress")).to_contain_text("4 of 6")
         expect(page.locator("#header")).to_contain_text(re.compile(r"Hourly limit reached until \S+"))

@@ -105,9 +105,16 @@ def consent_text(found: SendingReadiness) -> str:
     )
 
 
-def send_label(found: SendingReadiness, label: str) -> str:
-    """Return the label of a button that sends. If nobody receives the email, the label says so."""
+def send_label(found: SendingReadiness, label: str, *, is_later: bool = False) -> str:
+    """Return the label of a button that sends. If nobody receives the email, the label says so.
+
+    The label of a button that schedules keeps its time.
+    """
     match found.destination:
+        case Destination.LOCAL_MAILBOX if is_later:
+            return gettext("{label} (local mailbox, nobody receives it)", label=label)
+        case Destination.TEST_SERVER if is_later:
+            return gettext("{label} (test server, nobody receives it)", label=label)
         case Destination.LOCAL_MAILBOX:
             return gettext("Send to the local mailbox (nobody receives it)")
         case Destination.TEST_SERVER:
