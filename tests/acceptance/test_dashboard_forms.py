@@ -112,7 +112,7 @@ async def test_scheduled_campaign_is_cancelled_before_it_starts(ada: Visit, desk
     await desk.bench.drain(ScriptedProvider())
     assert (await desk.deferral(campaign_id))[0] == "scheduled"
     await ada.press("Change send time", scheduledAt="2027-06-02T09:30")
-    assert ada.flash == "Send time changed."
+    assert ada.flash.startswith("Send time changed.")
     assert (await desk.campaign(campaign_id)).definition.scheduled_at == 1_811_838_600_000 + DAY
     await ada.press("Cancel campaign")
     assert await desk.status(campaign_id) == "CANCELLED"
@@ -185,7 +185,7 @@ async def test_refused_start_shows_the_review_again(ada: Visit, desk: CampaignHa
     await ada.press(SEND, 422)
     assert "Another one" in ada.text
     await ada.press(SEND)
-    assert ada.flash == "Campaign started."
+    assert ada.flash.startswith("Campaign started.")
     await ada.client.post(f"/campaigns/{await desk.create()}/start")
     assert [each.status for each in await desk.campaigns.list_page(tenant_id=DEFAULT_TENANT, limit=1)] == ["DRAFT"]
 
@@ -247,7 +247,7 @@ async def test_send_now_confirms_the_present_audience(ada: Visit, desk: Campaign
     await ada.open(loaded)
     assert "Send this campaign now to 5 recipients?" in ada.text
     await ada.press(SEND)
-    assert ada.flash == "The campaign will be sent now."
+    assert ada.flash.startswith("The campaign will be sent now.")
 
 
 async def test_form_errors_appear_at_their_field(ada: Visit, desk: CampaignHarness) -> None:
