@@ -36,6 +36,7 @@ class MortalDatabase:
 
     def __init__(self, database: Database, statements: int) -> None:
         self._database = database
+        self.has_history = database.has_history
         self._left = statements
 
     def use(self) -> None:

@@ -198,10 +198,14 @@ class Database:
 
     async def run_sync_ddl(self, work: Any, *, read_only: bool = False) -> None:
         """Run `work` with a synchronous connection, which Alembic needs."""
-        if self.dialect == "sqlite":
-            _create_private_file(Path(self.url.database or ""))
+        self.create_private_file()
         with self._reach if read_only else self._durability:
             await self._connections.run_sync(work)
+
+    def create_private_file(self) -> None:
+        """Create a missing SQLite file that only its owner can read, before the driver creates a public one."""
+        if self.dialect == "sqlite":
+            _create_private_file(Path(self.url.database or ""))
 
     def _connect_sqlite(self) -> sqlite3.Connection:
         connection = sqlite3.connect(

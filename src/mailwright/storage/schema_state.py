@@ -75,6 +75,7 @@ class SchemaOutdated(DatabaseNotReady):
 
 async def load_schema(database: Database, *, within: float | None = None) -> InstalledSchema:
     """Read the state of the schema. Nothing is changed. `within`: see `Database.read`."""
+    database.create_private_file()
     async with database.read(within=within) as tx:
         facts = await read_facts(tx, database.dialect)
         is_recorded = Fact("table", schema_revisions.name) in facts

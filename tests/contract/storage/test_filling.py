@@ -96,7 +96,8 @@ async def test_pages_read_few_rows_while_tallies_lag(
         counts = await read_counts(opened, Reads(monkeypatch))
         async with a_visit(create_app(opened), "admin", pages.PASSWORD) as visit:
             report = (await visit.open(f"/campaigns/{pages.LARGE}/report/figures")).text
-    assert max(rows for _, rows in counts.values()) <= MOST_ROWS
+    counts.pop("/readyz")  # Reads the columns of the schema, the same number at any size.
+    assert {path: rows for path, (_, rows) in counts.items() if rows > MOST_ROWS} == {}
     assert max(statements for statements, _ in counts.values()) <= MOST_STATEMENTS
     assert sum(block.count for block in filling.blocks(size)) > 3 * MOST_ROWS
     assert "are not counted yet" in report
