@@ -82,7 +82,7 @@ def test_sign_in_returns_to_requested_page(dashboard: Dashboard, context: Browse
     expect(page.get_by_role("alert")).to_contain_text("Wrong user name or password")
     page.get_by_label("Password").fill(PASSWORD)
     page.keyboard.press("Enter")
-    expect(page.get_by_role("heading", name="Settings")).to_be_visible()
+    expect(page.get_by_role("heading", name="API keys", level=1)).to_be_visible()
     page.get_by_role("button", name="Sign out").click()
     expect(page).to_have_url(f"{dashboard.address}/sign-in")
     page.goto(f"{dashboard.address}/account")
