@@ -22,6 +22,7 @@ from mailwright.domain.message import NewMessage
 from mailwright.domain.states import OPEN
 from mailwright.outbox.accept import Acceptor
 from mailwright.outbox.audit import audit
+from mailwright.outbox.sending_hold import find_hold
 from mailwright.storage.database import Database
 from mailwright.storage.tables import deliveries
 from tests.builders import DEFAULT_TENANT, a_message, a_newsletter, ignore_wake
@@ -141,7 +142,8 @@ class Stage:
             if fewest is None or remaining < fewest:
                 waited, fewest = 0.0, remaining  # It may take long as long as it makes progress.
             if waited > seconds:
-                raise TookTooLong(f"{remaining} messages did not move for {seconds:g} s")
+                hold = await find_hold(self.database)
+                raise TookTooLong(f"{remaining} messages did not move for {seconds:g} s; sending hold: {hold}")
             await asyncio.sleep(0.2)
             waited += 0.2
 

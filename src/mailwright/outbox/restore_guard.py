@@ -186,9 +186,10 @@ class RestoreGuard:
         hold = None
         if found:
             hold = _hold(found[0], database_id, self._clock.now())
-        elif self._latest is None and _is_outdated(known, used_at) and not await self._is_past_known(sequence, used_at):
+        elif self._latest is None and _is_outdated(known, used_at) and not await self._is_past_known(sequence):
             marked_at = max((mark.at for mark in known), default=None)
-            hold = _hold_unmarked(used_at, marked_at, self._clock.now())
+            if not await self._is_in_use(database_id, sequence, used_at):
+                hold = _hold_unmarked(used_at, marked_at, self._clock.now())
         if hold is not None and await hold_sending(self._database, hold):
             log.error("sending_held", reason=hold.reason, detail=hold.detail)
         highest = max([mark.sequence for mark in known], default=sequence or 0)
@@ -205,24 +206,35 @@ class RestoreGuard:
         await self._advance(sequence, now)
         await self._save(Mark(database_id, sequence, now))
 
-    async def _is_past_known(self, sequence: int | None, used_at: Instant | None) -> bool:
-        """Return whether a database without a recent marker is empty, on hold already, or in use by another process."""
+    async def _is_past_known(self, sequence: int | None) -> bool:
+        """Return whether a database without a recent marker is empty, or on hold already."""
         if await find_hold(self._database) is not None:
             return True
         if sequence is None:
             # No process that counts has used it. If it sent all the same, it comes from a version before the number.
             return not await self._exists(*_SENT)
-        if not await self._exists(*(select(*table.primary_key) for table in _EVIDENCE)):
+        return not await self._exists(*(select(*table.primary_key) for table in _EVIDENCE))
+
+    async def _is_in_use(self, database_id: str, sequence: int | None, used_at: Instant | None) -> bool:
+        """Return whether another process uses the database. It increments the number, or saves a marker here."""
+        if await self._has_marker(database_id, used_at):
             return True
-        if used_at is not None and abs(self._clock.now() - used_at) > UNUSED_AFTER:
+        if sequence is None or (used_at is not None and abs(self._clock.now() - used_at) > UNUSED_AFTER):
             return False
         log.info("restore_marker_missing", message="Waiting for another process to show that the database is in use.")
         for _ in range(int(JOIN_SECONDS / JOIN_POLL_SECONDS)):
             await self._sleep(JOIN_POLL_SECONDS)
             current, _ = await self._recorded()
-            if current is not None and current > sequence:
+            if (current is not None and current > sequence) or await self._has_marker(database_id, used_at):
                 return True
         return False
+
+    async def _has_marker(self, database_id: str, used_at: Instant | None) -> bool:
+        """Return whether a process that started together with this one has saved a marker by now.
+
+        It does so before it sends. What this one found in the database may be its work, and it may end soon.
+        """
+        return not _is_outdated(await self._known_marks(database_id), used_at)
 
     async def _exists(self, *queries: Select[Any]) -> bool:
         """Return whether any of the queries finds a row."""

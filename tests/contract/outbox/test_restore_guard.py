@@ -1,6 +1,7 @@
 """A database that was restored to an older state sends nothing until a person releases it."""
 
 import shutil
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from mailwright.outbox.restore_guard import (
     SEQUENCE,
     UNUSED_AFTER,
     FileMarker,
+    Mark,
     RestoreGuard,
     ValkeyMarker,
 )
@@ -40,13 +42,13 @@ pytestmark = pytest.mark.promise("restore-held")
 class Waiting:
     """Lets time pass for a process that waits. Meanwhile another process may run."""
 
-    other: RestoreGuard | None = None
+    meanwhile: Callable[[], Awaitable[object]] | None = None
     naps: list[float] = field(default_factory=list)
 
     async def sleep(self, seconds: float) -> None:
         self.naps.append(seconds)
-        if self.other is not None:
-            await self.other.check()
+        if self.meanwhile is not None:
+            await self.meanwhile()
 
 
 def guard_of(bench: Bench, folder: Path, waiting: Waiting | None = None) -> RestoreGuard:
@@ -125,11 +127,11 @@ async def test_copy_on_a_machine_with_an_old_marker_is_held(bench: Bench, tmp_pa
 async def test_machine_with_an_old_marker_joins_a_running_installation(bench: Bench, tmp_path: Path) -> None:
     await guard_of(bench, tmp_path / "joining").check()
     await bench.accept(a_message())
-    running = guard_of(bench, tmp_path / "running", Waiting(other=guard_of(bench, tmp_path / "joining")))
+    running = guard_of(bench, tmp_path / "running", Waiting(guard_of(bench, tmp_path / "joining").check))
     await running.check()
     bench.clock.advance(DAY)
     await running.check()
-    waiting = Waiting(other=running)
+    waiting = Waiting(running.check)
     assert await guard_of(bench, tmp_path / "joining", waiting).check() is None
     assert len(waiting.naps) == 1
 
@@ -138,7 +140,7 @@ async def test_running_process_does_not_wait_for_others(bench: Bench, tmp_path: 
     paused = guard_of(bench, tmp_path / "paused")  # for example a machine that slept
     await paused.check()
     await bench.accept(a_message())
-    running = guard_of(bench, tmp_path / "running", Waiting(other=paused))
+    running = guard_of(bench, tmp_path / "running", Waiting(paused.check))
     await running.check()
     bench.clock.advance(DAY)
     await running.check()
@@ -305,7 +307,7 @@ async def test_machine_joins_a_running_installation(bench: Bench, tmp_path: Path
     running = guard_of(bench, tmp_path / "running")
     await running.check()
     await bench.accept(a_message())
-    waiting = Waiting(other=running)
+    waiting = Waiting(running.check)
     assert await guard_of(bench, tmp_path / "joining", waiting).check() is None
     assert len(waiting.naps) == 1
     assert await find_hold(bench.database) is None
@@ -316,8 +318,60 @@ async def test_two_new_machines_do_not_vouch_for_each_other(bench: Bench, tmp_pa
     await guard_of(bench, tmp_path / "old").check()
     await bench.accept(a_message())
     second = guard_of(bench, tmp_path / "second")
-    await guard_of(bench, tmp_path / "first", Waiting(other=second)).check()
+    await guard_of(bench, tmp_path / "first", Waiting(second.check)).check()
     assert await find_hold(bench.database) is not None
+
+
+@dataclass
+class LateMarker:
+    """Reads the marker just before another process saves it, which then goes on."""
+
+    marker: FileMarker
+    meanwhile: Callable[[], Awaitable[None]] | None
+
+    async def load(self, database_id: str) -> Mark | None:
+        found = await self.marker.load(database_id)
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            await meanwhile()
+        return found
+
+    async def save(self, mark: Mark) -> None:
+        await self.marker.save(mark)
+
+
+@pytest.mark.parametrize("sends", [True, False])
+async def test_processes_that_start_together_on_a_new_database_hold_nothing(
+    bench: Bench, tmp_path: Path, sends: bool
+) -> None:
+    await bench.accept(a_message())  # By an application, before the first worker.
+
+    async def start_first() -> None:
+        assert await guard_of(bench, tmp_path).check() is None
+        if sends:
+            await bench.drain(ScriptedProvider())
+        await bench.accept(a_message())
+
+    waiting = Waiting()
+    marker = LateMarker(FileMarker(tmp_path, bench.database.url), start_first)
+    assert await RestoreGuard(bench.database, bench.clock, [marker], waiting.sleep).check() is None
+    assert waiting.naps == []
+    assert await find_hold(bench.database) is None
+
+
+async def test_marker_that_is_saved_during_the_wait_ends_it(bench: Bench, tmp_path: Path) -> None:
+    """The first process stores the number, saves its marker later and ends soon."""
+    await bench.accept(a_message())
+    await RestoreGuard(bench.database, bench.clock, []).check()
+
+    async def save_marker() -> None:
+        mark = Mark(await stored(bench, DATABASE_ID), int(await stored(bench, SEQUENCE)), bench.clock.now())
+        await FileMarker(tmp_path, bench.database.url).save(mark)
+
+    waiting = Waiting(save_marker)
+    assert await guard_of(bench, tmp_path, waiting).check() is None
+    assert len(waiting.naps) == 1
+    assert await find_hold(bench.database) is None
 
 
 async def test_new_database_is_not_held(bench: Bench, tmp_path: Path) -> None:
