@@ -76,7 +76,7 @@ class RecordedBounceMail:
             case UnreadableReport():
                 return not is_forwarded
             case BounceReport():
-                return not (self.counts.new or self.counts.repeated)
+                return not (is_forwarded or self.counts.new or self.counts.repeated)
             case _:
                 return self.reply is not None and self.reply.needs_operator
 
@@ -121,7 +121,7 @@ class BounceMailRecorder:
         if self._dmarc is not None and (found := await self._dmarc.find_in_email(content)) is not None:
             return RecordedBounceMail(found, dmarc=tuple(await self._dmarc.record_email(found)))
         email = parse_bounce_mail(content)
-        ordinary = email.ordinary if isinstance(email, UnreadableReport) else email
+        ordinary = email.ordinary if isinstance(email, UnreadableReport | BounceReport) else email
         if isinstance(ordinary, OrdinaryEmail) and self._replies is not None:
             reply = await self._replies.record(ordinary, content)
             return RecordedBounceMail(email, reply.reports, reply.counts, reply)

@@ -20,9 +20,11 @@ from mailwright.events.tracking.bursts import (
     INVISIBLE_LINK_GAP,
     SCANNED_AFTER_DELIVERY,
     SCANNED_BEFORE_DELIVERY,
+    UNSUBSCRIBE_LINK,
     EmailResponse,
     MachineReason,
     find_machines,
+    follows_other_links,
 )
 from mailwright.outbox.machine_responses import (
     ENGAGEMENT,
@@ -38,8 +40,6 @@ FIND_REPORTED_ELSEWHERE = statement(__package__, "find_reported_elsewhere")
 
 # How long after a visit it can still turn out to be a machine's. Later, the contact stays unsubscribed.
 VISIT_REVERTED_WITHIN: Final[Instant] = 10 * MINUTE
-# Stands for the unsubscribe link among the links of an email.
-UNSUBSCRIBE_LINK: Final = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +134,14 @@ async def find_neighbours(tx: Runner, responses: Collection[NewResponse], window
     )
 
 
-async def is_machine_response(tx: Runner, response: NewResponse, others: Iterable[NewResponse]) -> bool:
-    """Return whether a response is a machine's, judged with the stored ones and `others` of the same message."""
-    stored = await load_responses(tx, [response.message_key])
-    return -1 in _find_machines([response, *others], stored)
+async def is_machine_visit(tx: Runner, visit: NewResponse, others: Iterable[NewResponse]) -> bool:
+    """Return whether a visit of the unsubscribe link may be a machine's.
+
+    It is judged with the stored responses and with `others` of the same message.
+    """
+    new, stored = [visit, *others], await load_responses(tx, [visit.message_key])
+    responses = _responses(new, stored)
+    return -1 in _find_machines(new, stored) or follows_other_links(responses[0], responses)
 
 
 async def judge(tx: Runner, new: Iterable[NewResponse], suspects: Collection[str], now: Instant) -> Judgement:
@@ -178,7 +182,14 @@ def _is_old_visit(response: StoredResponse, now: Instant) -> bool:
 
 
 def _find_machines(new: Sequence[NewResponse], stored: Sequence[StoredResponse]) -> dict[int, MachineReason]:
-    """Judge all responses of one message. New ones have negative numbers as keys, from -1 on."""
+    """Judge all responses of one message."""
+    delivered = [each.at for each in new if not each.is_open_or_click]
+    delivered += [each.created_at for each in stored if each.type == EventType.DELIVERED]
+    return find_machines(_responses(new, stored), new[0].sent_at, delivered)
+
+
+def _responses(new: Sequence[NewResponse], stored: Sequence[StoredResponse]) -> list[EmailResponse]:
+    """Return all opens and clicks of one message. New ones have negative numbers as keys, from -1 on."""
     responses = [
         _response(-number, each.type, each.at, each.metadata)
         for number, each in enumerate(new, 1)
@@ -189,9 +200,7 @@ def _find_machines(new: Sequence[NewResponse], stored: Sequence[StoredResponse])
         for each in stored
         if each.type in ENGAGEMENT or each.visited_list is not None
     ]
-    delivered = [each.at for each in new if not each.is_open_or_click]
-    delivered += [each.created_at for each in stored if each.type == EventType.DELIVERED]
-    return find_machines(responses, new[0].sent_at, delivered)
+    return responses
 
 
 def _response(key: int, type_: str, at: Instant, metadata: Mapping[str, Any]) -> EmailResponse:

@@ -496,6 +496,31 @@ async def test_unreadable_bounce_of_a_person_is_forwarded(
         assert [recipients for recipients, _ in await forwarded(bench)] == [(SUPPORT,)]
 
 
+@pytest.mark.parametrize(
+    ("sender", "subject", "body"),
+    [
+        ("ivo@mail-delivery.example", "Delivery failed", "It failed again. Please write to my wife:\neva@home.example"),
+        (
+            "olga@reader.example",
+            "Order not delivered",
+            "The order was not delivered.\nolga2@reader.example: my address",
+        ),
+        (
+            "Luc <luc@reader.example>",
+            "Colis non distribué",
+            "Le colis n'a pas été livré. Contactez\nmarie@reader.example",
+        ),
+    ],
+)
+async def test_person_who_writes_like_a_bounce_is_forwarded(
+    engine: DatabaseAddress, clock: ManualClock, box: Path, sender: str, subject: str, body: str
+) -> None:
+    async with a_bench(engine.url, clock, reply_forward_to=SUPPORT, reply_forward_unmatched=True) as bench:
+        (box / "new" / "1.person").write_bytes(a_text(body, sender=sender, subject=subject))
+        assert await poll(bench, box) == ["1.person:2,S"]
+        assert [recipients for recipients, _ in await forwarded(bench)] == [(SUPPORT,)]
+
+
 async def test_unmatched_email_is_forwarded_if_set(engine: DatabaseAddress, clock: ManualClock, box: Path) -> None:
     async with a_bench(engine.url, clock, reply_forward_to=SUPPORT, reply_forward_unmatched=True) as bench:
         (box / "new" / "1.hello").write_bytes(a_reply(None))

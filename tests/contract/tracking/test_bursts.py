@@ -499,3 +499,24 @@ async def test_scanner_with_an_even_pace_is_a_machine(unsubscribing: Tracking, g
     assert (await _unsubscribed(tracking))[0] == "active"
     await _tally(tracking)
     assert await _totals(tracking) == await _recount(tracking)
+
+
+@pytest.mark.both_engines
+@pytest.mark.parametrize("position", range(5))
+async def test_scanner_with_uneven_pauses_unsubscribes_nobody(unsubscribing: Tracking, position: int) -> None:
+    tracking = unsubscribing
+    campaign_id = await tracking.send(ANN, body=BODY)
+    tracking.clock.advance(10 * MINUTE)
+    *links, leave = links_of(tracking.content_to(ANN))[:5]
+    links.insert(position, leave)
+    for link, pause in zip(links, (1_310, 4_480, 2_070, 3_690, 0), strict=True):
+        await tracking.request(link)
+        if link == leave:
+            assert (await _unsubscribed(tracking))[1] == (["left", "unsubscribe"] if position < 2 else [])
+        tracking.clock.advance(pause)
+        await tracking.drain()
+    # A visit that gets the page with the button is not recorded, so that the four others are no series.
+    assert (await tracking.report(campaign_id))["clicks"]["people"] == (0 if position < 2 else 1)
+    assert (await _unsubscribed(tracking))[0] == "active"
+    await _tally(tracking)
+    assert await _totals(tracking) == await _recount(tracking)

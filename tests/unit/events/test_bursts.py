@@ -120,3 +120,26 @@ def test_open_minutes_before_the_invisible_link_counts() -> None:
 )
 def test_links_at_an_even_pace_are_a_machine(responses: list[EmailResponse], is_machine: bool) -> None:
     assert ("even_pace" in machines(responses).values()) == is_machine
+
+
+def at_gaps(*gaps: Instant) -> list[EmailResponse]:
+    """Return clicks on different links with these waits between them."""
+    times = [sum(gaps[:number], 7) for number in range(len(gaps) + 1)]
+    return clicks(*((at, f"link {number}") for number, at in enumerate(times)))
+
+
+@pytest.mark.parametrize(
+    ("responses", "is_machine"),
+    [
+        pytest.param(at_gaps(1_900, 4_700, 1_200, 3_600), True, id="five links"),
+        pytest.param(at_gaps(1_900, 4_700, 1_200), False, id="four links"),
+        pytest.param(at_gaps(1_900, 5_001, 1_200, 3_600), False, id="pause among five links"),
+        pytest.param(at_gaps(*(2_000 + 3_111 * (number % 9) for number in range(9))), True, id="ten links, slower"),
+        pytest.param(at_gaps(*(2_000 + 3_111 * (number % 9) for number in range(8))), False, id="nine links, slower"),
+        pytest.param(clicks(*((at * 2_300 + at**2, "ab"[at % 2]) for at in range(12))), False, id="two links, often"),
+    ],
+)
+def test_many_links_in_a_row_are_a_machine(responses: list[EmailResponse], is_machine: bool) -> None:
+    expected = dict.fromkeys(range(len(responses)), "series") if is_machine else {}
+    assert machines(responses) == expected
+    assert machines(responses[::-1]) == expected

@@ -68,6 +68,7 @@ class BounceReport:
     recipients: tuple[BouncedRecipient, ...]
     reporting_mta: str | None = None
     sent_at: Instant | None = None  # its Date header; the sender's clock may be wrong
+    ordinary: "OrdinaryEmail | None" = None  # the same email as a person's, if nothing proves that it is a bounce
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ def parse_bounce_mail(email: bytes) -> BounceMail:
     parsed = (
         _parse_unsubscribe(identity, parts)
         or _parse_structured(identity, parts)
-        or _parse_plain_text(identity, parts)
+        or _parse_plain_text(identity, email, parts)
         or _find_missing_report(parts)
         or _parse_ordinary(email, parts)
     )
@@ -145,7 +145,7 @@ def _parse_notice(identity: str, parts: Sequence[EmailPart]) -> BounceReport | F
     return _bounce(identity, original, notice.recipients, notice.reporting_mta) if notice.recipients else None
 
 
-def _parse_plain_text(identity: str, parts: Sequence[EmailPart]) -> BounceReport | str | None:
+def _parse_plain_text(identity: str, email: bytes, parts: Sequence[EmailPart]) -> BounceReport | str | None:
     """Return the bounce, or the reason why a bounce cannot be read."""
     from mailwright.events.bounces import plain_text  # noqa: PLC0415 - as above
 
@@ -159,7 +159,9 @@ def _parse_plain_text(identity: str, parts: Sequence[EmailPart]) -> BounceReport
     # Without a recipient or one of our messages, nothing can be recorded.
     if original.outbox_id is None and all(fields.address is None for fields in recipients):
         return "looks like a bounce but has neither a recipient nor one of our message ids"
-    return _bounce(identity, original, recipients, None)
+    bounce = _bounce(identity, original, recipients, None)
+    is_certain = original.outbox_id is not None or plain_text.is_from_server(headers)
+    return bounce if is_certain else replace(bounce, ordinary=_parse_ordinary(email, parts))
 
 
 def _find_missing_report(parts: Sequence[EmailPart]) -> str | None:

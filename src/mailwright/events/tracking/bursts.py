@@ -20,6 +20,16 @@ BURST_GAP: Final[Instant] = SECOND
 # A program that follows the invisible link may wait between links, and nobody else sees that link. Not longer, because
 # the person who reads the email after the scanner counts.
 INVISIBLE_LINK_GAP: Final[Instant] = 5 * MINUTE
+# Programs that wait longer, and never the same time, follow more links in a row than people do: the longest wait, and
+# the number of different links. Nobody reads five pages in twenty seconds.
+SERIES: Final[tuple[tuple[Instant, int], ...]] = ((5 * SECOND, 5), (30 * SECOND, 10))
+# Hardly anybody unsubscribes in the same seconds in which they follow several other links: the longest wait, and the
+# number of different links before the unsubscribe link. Fewer than a series, because a person who does only needs to
+# press a button.
+HURRY_GAP: Final[Instant] = 10 * SECOND
+HURRY_LINKS: Final = 2
+# Stands for the unsubscribe link among the links of an email.
+UNSUBSCRIBE_LINK: Final = ""
 # A program that waits the same time before each link: the number of different links, the longest wait, and how much the
 # waits differ. Three waits of a person are hardly ever that even.
 EVEN_LINKS: Final = 4
@@ -41,6 +51,7 @@ class MachineReason(StrEnum):
     BURST = "burst"
     INVISIBLE_LINK = "invisible_link"
     EVEN_PACE = "even_pace"
+    SERIES = "series"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +92,19 @@ def find_machines(
     return found
 
 
+def follows_other_links(visit: EmailResponse, responses: Iterable[EmailResponse]) -> bool:
+    """Return whether the visitor of the unsubscribe link has followed several other links just before."""
+    since = visit.at
+    links: set[str] = set()
+    clicks = (each for each in responses if each.is_click and each.at <= visit.at)
+    for click in sorted(clicks, key=lambda each: each.at, reverse=True):
+        if since - click.at > HURRY_GAP:
+            break
+        since = click.at
+        links.add(click.url or UNSUBSCRIBE_LINK)
+    return len(links - {UNSUBSCRIBE_LINK}) >= HURRY_LINKS
+
+
 def is_scan_of_delivery(at: Instant, delivered_at: Instant) -> bool:
     return -SCANNED_BEFORE_DELIVERY <= at - delivered_at < SCANNED_AFTER_DELIVERY
 
@@ -111,15 +135,21 @@ def _even_keys(series: Sequence[EmailResponse], clicks: Sequence[EmailResponse])
     return {key for click in following for key in _even_keys([*series, click], clicks)}
 
 
-def _has_several_links(chain: Sequence[EmailResponse]) -> bool:
-    return len({click.url for click in chain if click.url is not None}) > 1
+def _count_links(chain: Sequence[EmailResponse]) -> int:
+    return len({click.url for click in chain if click.url is not None})
 
 
 def _has_invisible_link(chain: Sequence[EmailResponse]) -> bool:
     return any(click.is_invisible_link for click in chain)
 
 
+def _has_links(number: int) -> Callable[[Sequence[EmailResponse]], bool]:
+    return lambda chain: _count_links(chain) >= number
+
+
+# The last rule that applies states the reason.
 _RULES: Final[tuple[tuple[Instant, Callable[[Sequence[EmailResponse]], bool], MachineReason], ...]] = (
+    *((gap, _has_links(number), MachineReason.SERIES) for gap, number in SERIES),
     (INVISIBLE_LINK_GAP, _has_invisible_link, MachineReason.INVISIBLE_LINK),
-    (BURST_GAP, _has_several_links, MachineReason.BURST),
+    (BURST_GAP, _has_links(2), MachineReason.BURST),
 )

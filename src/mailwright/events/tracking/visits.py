@@ -6,7 +6,8 @@ from typing import Any
 from mailwright.audience import status
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.states import EventType
-from mailwright.events.response_judgement import UNSUBSCRIBE_LINK, NewResponse, is_machine_response
+from mailwright.events.response_judgement import NewResponse, is_machine_visit
+from mailwright.events.tracking.bursts import UNSUBSCRIBE_LINK
 from mailwright.events.tracking.drain import SOURCE
 from mailwright.events.tracking.spool import Spool, TrackedHit
 from mailwright.outbox.machine_responses import lock_responses
@@ -26,7 +27,7 @@ class Visit:
 
 
 async def unsubscribe_visitor(database: Database, clock: Clock, spool: Spool, visit: Visit, *, source: str) -> bool:
-    """Unsubscribe the visitor and return True, unless the click tracking would count the visit as a machine's.
+    """Unsubscribe the visitor and return True, unless it may be a machine's visit.
 
     A visit that turns out to be a machine's later is reverted: see `events/response_judgement.py`.
     """
@@ -53,7 +54,7 @@ async def _is_machine(tx: Runner, spool: Spool, visit: Visit, now: Instant) -> b
     await lock_responses(tx, [message.message_key])
     spooled = [_response(message, hit.type, hit.at, **_link(hit)) for hit in spool.hits_of(visit.message_id)]
     visited = _response(message, EventType.CLICKED, now, url=UNSUBSCRIBE_LINK)
-    return await is_machine_response(tx, visited, spooled)
+    return await is_machine_visit(tx, visited, spooled)
 
 
 def _response(message: ReportedMessage, type_: EventType, at: Instant, **metadata: Any) -> NewResponse:

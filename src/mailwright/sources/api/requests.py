@@ -1,10 +1,9 @@
 """Requests to send email: their fields, and the rules that involve several fields."""
 
-import mimetypes
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Iterable
 from datetime import tzinfo
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
@@ -39,6 +38,7 @@ from mailwright.sources.api.fields import (
     Tag,
     Variables,
 )
+from mailwright.sources.api.file_types import UNKNOWN_TYPE, type_of_file
 from mailwright.sources.api.validation import FieldError, RequestInvalid, parse
 
 MAX_COPIES = 5
@@ -64,38 +64,18 @@ class ListNotFound(RequestInvalid):
         super().__init__([FieldError(field, self.code, str(lists.UnknownList(list_key)))])
 
 
-UNKNOWN_TYPE: Final = "application/octet-stream"
-# The types of compressed files, by the names that `mimetypes` gives to compressions.
-_COMPRESSED_TYPES: Final = {
-    "gzip": "application/gzip",
-    "bzip2": "application/x-bzip2",
-    "xz": "application/x-xz",
-    "compress": "application/x-compress",
-    "br": "application/x-brotli",
-}
-
-
-def type_of_file(filename: str) -> str:
-    """Return the media type of a file name's extension. A compressed file has the type of its compression.
-
-    Extensions are read in any case, except `.Z`, which differs from `.z`.
-    """
-    stated, compression = mimetypes.guess_type(filename)
-    if compression is None:
-        stated, compression = mimetypes.guess_type(filename.lower())
-    return stated or UNKNOWN_TYPE if compression is None else _COMPRESSED_TYPES.get(compression, UNKNOWN_TYPE)
-
-
 class Attachment(RequestModel):
     filename: FileName
-    content_type: Annotated[ContentType, Field(description="Defaults to the type of the file name.")] = UNKNOWN_TYPE
+    content_type: Annotated[
+        ContentType,
+        Field(description="Defaults to the type of the file name, also if it is `application/octet-stream`."),
+    ] = UNKNOWN_TYPE
     content: Base64
     content_id: ContentId | None = None
 
     @model_validator(mode="after")
     def _derive_type(self) -> "Attachment":
-        if "content_type" not in self.model_fields_set:
-            self.content_type = type_of_file(self.filename)
+        self.content_type = type_of_file(self.filename, self.content_type)
         return self
 
     @property
@@ -209,8 +189,8 @@ class BatchRequest(RequestModel):
 def parse_file(name: str, content_type: str | None, content: bytes) -> EmailAttachment:
     """Validate an uploaded file like an attachment of a request. A path in its name is dropped."""
     filename = name.replace("\\", "/").rpartition("/")[2]
-    guessed = (content_type or "").partition(";")[0] or type_of_file(filename)
-    body = {"filename": filename, "contentType": guessed, "content": b2a_base64(content, newline=False).decode()}
+    stated = (content_type or "").partition(";")[0] or UNKNOWN_TYPE
+    body = {"filename": filename, "contentType": stated, "content": b2a_base64(content, newline=False).decode()}
     return parse(Attachment, body).decoded()
 
 

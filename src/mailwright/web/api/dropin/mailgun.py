@@ -33,7 +33,6 @@ from mailwright.sources.api.fields import MAX_CONTENT_BYTES
 from mailwright.sources.api.messages import RequestContext
 from mailwright.sources.api.named_lists import NamedLists, list_of_header, without_unsubscribe
 from mailwright.sources.api.raw import HEADER_PREFIX
-from mailwright.sources.api.requests import UNKNOWN_TYPE
 from mailwright.sources.api.validation import FieldError, RequestInvalid, field_errors
 from mailwright.web.api.dropin.bulk import mark_links
 from mailwright.web.api.dropin.requests import (
@@ -404,12 +403,10 @@ def _attachments(form: _Form) -> list[dict[str, Any]]:
     found = []
     for file in form.files:
         filename = file.filename.replace("\\", "/").rpartition("/")[2]
-        content_type = file.content_type.partition(";")[0].strip()
         fields = {
             "filename": filename,
             "content": b64encode(file.content).decode(),
-            # Many clients state this type for every file.
-            "contentType": None if content_type.lower() == UNKNOWN_TYPE else content_type,
+            "contentType": file.content_type.partition(";")[0].strip(),
             "contentId": filename if file.field == "inline" else None,
         }
         found.append(without_empty(fields))
