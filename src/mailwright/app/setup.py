@@ -44,7 +44,7 @@ class StepState(StrEnum):
 @dataclass(frozen=True, slots=True)
 class SetupProgress:
     steps: Mapping[SetupStep, StepState] = field(default_factory=dict)
-    is_dismissed: bool = False  # Somebody has closed the list on the overview.
+    is_dismissed: bool = False  # Somebody has closed the list on Home.
 
     @property
     def next_step(self) -> SetupStep | None:

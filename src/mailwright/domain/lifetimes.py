@@ -8,7 +8,7 @@ from mailwright.domain.clock import DAY, HOUR, MINUTE, Instant
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.message import Claimed, Source
 
-# A message deferred for this long is reported in the log, in its explanation and in the overview.
+# A message deferred for this long is reported in the log, in its explanation and on Home.
 DELAYED_AFTER: Instant = 4 * HOUR
 
 LIFETIME_FIELD = "lifetimeMinutes"

@@ -52,4 +52,4 @@ def _links(explanation: Explanation) -> Iterator[ActionLink]:
     if explanation.remedy is Remedy.CHANGE_LIMIT and is_general:
         yield ActionLink(gettext("Change the limits"), "/settings/limits", "admin")
     if explanation.remedy is Remedy.RELEASE_SENDING:
-        yield ActionLink(gettext("Open the overview"), "/", "viewer")
+        yield ActionLink(gettext("Go to Home"), "/", "viewer")

@@ -173,7 +173,7 @@ class TimelineEntry:
 
 
 class ResultPeriod(StrEnum):
-    """The messages that a figure of the overview counts: those with this result in the last 24 hours."""
+    """The messages that a figure on Home counts: those with this result in the last 24 hours."""
 
     SENT = "sent"
     FAILED = "failed"
@@ -469,7 +469,7 @@ async def _search_for(engine: Engine, visitor: Visitor, criteria: MessageFilter,
         key = campaign.key
     a_day_ago = engine.clock.now() - DAY
     search = MessageSearch(
-        # The overview counts sent messages by minute.
+        # Home counts sent messages by minute.
         sent_since=a_day_ago - a_day_ago % MINUTE if criteria.period is ResultPeriod.SENT else None,
         failed_since=a_day_ago if criteria.period is ResultPeriod.FAILED else None,
         to_email=to_email,

@@ -1,4 +1,4 @@
-"""The overview page: current figures, queue, forecast, actions needed and health."""
+"""Home: current figures, queue, forecast, actions needed and health."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
@@ -122,7 +122,7 @@ class ForecastRow:
 
 @router.get("/")
 async def show(request: Request, engine: EngineDep, span: RangeQuery = DEFAULT_RANGE) -> Response:
-    """Show the overview; clients that do not accept HTML get links to the API description and health check."""
+    """Show Home; clients that do not accept HTML get links to the API description and health check."""
     if "text/html" not in request.headers.get("accept", "").lower():
         return json_response({"service": "Mailwright", "description": "/openapi.json", "health": "/readyz"})
     visitor = await visitor_of(request)
