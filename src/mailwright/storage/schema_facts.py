@@ -5,9 +5,8 @@ no revision created are left out: other programs and operators may add their own
 """
 
 import sqlite3
-from collections.abc import Iterable
 from contextlib import closing
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import BigInteger, Boolean, Double, Integer, LargeBinary, SmallInteger, Text, text
@@ -63,7 +62,7 @@ WHERE c.relkind IN ('r', 'p', 'v', 'i', 'I') AND NOT c.relispartition AND pg_tab
 
 async def read_facts(tx: Transaction, dialect: str) -> frozenset[Fact]:
     """Return the facts about all tables, views and indexes of the database, also those of other programs."""
-    return _facts(map(tuple, await tx.execute(text(_SQLITE if dialect == "sqlite" else _POSTGRESQL))))
+    return _facts(tuple(map(tuple, await tx.execute(text(_SQLITE if dialect == "sqlite" else _POSTGRESQL)))))
 
 
 def expected_facts(revision: str) -> frozenset[Fact]:
@@ -87,7 +86,7 @@ def facts_of_code() -> frozenset[Fact]:
 
 def facts_of_revision(revision: str) -> frozenset[Fact]:
     with closing(build_in_memory(revision)) as connection:
-        return _facts(connection.execute(_SQLITE))
+        return _facts(tuple(connection.execute(_SQLITE)))
 
 
 def build_in_memory(revision: str) -> sqlite3.Connection:
@@ -100,7 +99,8 @@ def build_in_memory(revision: str) -> sqlite3.Connection:
     return connection
 
 
-def find_differences(found: Iterable[Fact], expected: Iterable[Fact]) -> list[str]:
+@lru_cache(maxsize=4)
+def find_differences(found: frozenset[Fact], expected: frozenset[Fact]) -> tuple[str, ...]:
     """Return what is missing, or differs, in words."""
     details = {fact[:2]: fact.detail for fact in found}
     differences = []
@@ -109,10 +109,12 @@ def find_differences(found: Iterable[Fact], expected: Iterable[Fact]) -> list[st
             differences.append(f"{fact} is missing")
         elif details[fact[:2]] != fact.detail:
             differences.append(f"{fact} is {details[fact[:2]]} instead of {fact.detail}")
-    return differences
+    return tuple(differences)
 
 
-def _facts(rows: Iterable[tuple[Any, ...]]) -> frozenset[Fact]:
+# A process reads the same schema again and again.
+@lru_cache(maxsize=4)
+def _facts(rows: tuple[tuple[Any, ...], ...]) -> frozenset[Fact]:
     facts = set()
     for kind, name, column, declared, is_required in rows:
         facts.add(Fact(kind, name))

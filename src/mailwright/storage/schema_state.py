@@ -110,9 +110,15 @@ async def require_known(database: Database) -> InstalledSchema:
     return found
 
 
-async def require_usable(database: Database) -> None:
-    """Raise an error unless this version can use the schema as it is."""
+async def require_usable(database: Database) -> InstalledSchema:
+    """Return the state of the schema; raise an error unless this version can use it as it is."""
     found = await require_known(database)
+    refuse_outdated(found)
+    return found
+
+
+def refuse_outdated(found: InstalledSchema) -> None:
+    """Raise an error if a known schema is one that an upgrade has to create or finish first."""
     if found.is_usable:
         return
     newest = newest_revision()
@@ -130,8 +136,7 @@ async def require_usable(database: Database) -> None:
 
 async def require_current(database: Database) -> str:
     """Return the revision; raise an error unless it is the one of this version, for what reads or writes all tables."""
-    await require_usable(database)
-    found = await load_schema(database)
+    found = await require_usable(database)
     if found.status is SchemaStatus.COMPATIBLE:
         raise NotPossibleNow(
             f"A newer version of Mailwright upgraded the database to schema {found.revision}. Use that version: this "
@@ -153,7 +158,7 @@ def _classify(database: Database, facts: frozenset[Fact], rows: Sequence[Recorde
     if last.finished_at is None:
         return InstalledSchema(SchemaStatus.UNFINISHED, last.revision)
     if differences := find_differences(facts, expected_facts(last.revision)):
-        return InstalledSchema(SchemaStatus.DIFFERENT, last.revision, tuple(differences))
+        return InstalledSchema(SchemaStatus.DIFFERENT, last.revision, differences)
     is_newest = last.revision == known[-1]
     return InstalledSchema(SchemaStatus.CURRENT if is_newest else SchemaStatus.OLDER, last.revision)
 
@@ -174,9 +179,9 @@ def _without_record(database: Database, facts: frozenset[Fact]) -> InstalledSche
 
 def _since_then(facts: frozenset[Fact]) -> list[str]:
     """Return the differences between the schema of an earlier build and revision 0001."""
-    expected = [
+    expected = frozenset(
         fact for fact in expected_facts(list_names()[0]) if fact.name.partition(".")[0] != schema_revisions.name
-    ]
+    )
     ours = {fact.name for fact in expected if fact.kind == "table"}
     columns = {fact[:2] for fact in expected}
     unknown = [
