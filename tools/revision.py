@@ -97,14 +97,15 @@ def schema_of_revisions() -> Schema:
 def write_draft(subject: str) -> Path:
     """Write the next revision with the statements that turn the schema of the revisions into the one of the code."""
     steps = [step for step in _draft(schema_of_revisions(), schema_of_code()) if step]
-    is_additive = all(re.match(r"\s*sql\(.*?(CREATE|ALTER TABLE \w+ ADD)", step, re.DOTALL) for step in steps)
+    is_additive = all(re.match(r"\s*(sql|index)\(.*?(CREATE|ALTER TABLE \w+ ADD)", step, re.DOTALL) for step in steps)
     newest = load_revision(newest_revision())
     name = f"{int(newest.name) + 1:04}"
     file = VERSIONS / f"{name}_{'_'.join(re.findall(r'[a-z0-9]+', subject.lower()))}.py"
+    functions = ", ".join(sorted({match[0] for step in steps if (match := re.match(r"index|sql", step))} or {"sql"}))
     body = "".join(f"    {step},\n" if not step.startswith("#") else f"    {step}\n" for step in steps)
     file.write_text(
         f'"""{subject.rstrip(".")}."""\n\n'
-        "from mailwright.storage.revision import sql\n\n"
+        f"from mailwright.storage.revision import {functions}\n\n"
         "# Processes that know this and no later revision can run beside it.\n"
         f'OLDEST_COMPATIBLE = "{newest.oldest_compatible if is_additive else name}"\n'
         f"STEPS = (\n{body})\n"
@@ -123,7 +124,7 @@ def for_postgresql(index: Index) -> Index:
 def _draft(before: Schema, after: Schema) -> Iterator[str]:
     for name, found, _ in _compare(before.indexes, after.indexes):
         if found is not None and found[0] in after.tables and not name.startswith(UNIQUE):
-            yield _both(f"DROP INDEX {name}")
+            yield f'index("DROP INDEX {name}")'
     yield from _draft_tables(before, after)
     for name, _, expected in _compare(before.indexes, after.indexes):
         if expected is not None:
@@ -153,7 +154,7 @@ def _draft_tables(before: Schema, after: Schema) -> Iterator[str]:
 def _draft_index(name: str, expected: tuple[str, ...], *, is_new_table: bool) -> str:
     for index in metadata.tables[expected[0]].indexes:
         if index.name == name:
-            return _compiled(CreateIndex(for_postgresql(index)))
+            return _compiled(CreateIndex(for_postgresql(index)), "sql" if is_new_table else "index")
     return "" if is_new_table else f"# Write the statements for {name}."
 
 
@@ -167,20 +168,20 @@ def _added(column: Column[Any]) -> str:
     return _step(text(SQLITE), text(POSTGRESQL))
 
 
-def _compiled(element: CreateTable | CreateIndex) -> str:
-    return _step(str(element.compile(dialect=SQLITE)), str(element.compile(dialect=POSTGRESQL)))
+def _compiled(element: CreateTable | CreateIndex, function: str = "sql") -> str:
+    return _step(str(element.compile(dialect=SQLITE)), str(element.compile(dialect=POSTGRESQL)), function)
 
 
 def _both(text: str) -> str:
     return _step(text, text)
 
 
-def _step(for_sqlite: str, for_postgresql: str) -> str:
+def _step(for_sqlite: str, for_postgresql: str, function: str = "sql") -> str:
     texts = [re.sub(r"[ \t]+\n", "\n", each.strip().replace("\t", "  ")) for each in (for_sqlite, for_postgresql)]
     quoted = [f'"""{each}"""' if "\n" in each or '"' in each else f'"{each}"' for each in texts]
     if quoted[0] == quoted[1]:
-        return f"sql({quoted[0]})"
-    return f"sql(\n        sqlite={quoted[0]},\n        postgresql={quoted[1]},\n    )"
+        return f"{function}({quoted[0]})"
+    return f"{function}(\n        sqlite={quoted[0]},\n        postgresql={quoted[1]},\n    )"
 
 
 def _compare(before: dict[str, Any], after: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:

@@ -41,7 +41,7 @@ class Connections(Protocol):
         """Read one snapshot. `within` is the timeout in seconds for a server that does not respond."""
         ...
 
-    async def run_sync(self, work: Callable[[Any], Any]) -> None:
+    async def run_sync(self, work: Callable[[Any], Any], *, is_limited: bool) -> None:
         """Run the work with a synchronous SQLAlchemy connection."""
         ...
 

@@ -197,10 +197,10 @@ class Database:
                 yield Transaction(connection, self.dialect)
 
     async def run_sync_ddl(self, work: Any, *, read_only: bool = False) -> None:
-        """Run `work` with a synchronous connection, which Alembic needs."""
+        """Run `work` with a synchronous connection, as changes of the schema need it."""
         self.create_private_file()
         with self._reach if read_only else self._durability:
-            await self._connections.run_sync(work)
+            await self._connections.run_sync(work, is_limited=read_only)
 
     def create_private_file(self) -> None:
         """Create a missing SQLite file that only its owner can read, before the driver creates a public one."""

@@ -1,30 +1,50 @@
 """Upgrade a database to the newest schema. Safe to run again and from several processes at once.
 
-Each unit of work is one transaction, which also records the progress. A process that is killed leaves a database that
-the next upgrade finishes.
+Each unit of work is one transaction, which also records the progress, or a change of an index beside running writes,
+which can begin again. A process that is killed leaves a database that the next upgrade finishes.
 """
 
 import time
 from collections.abc import Iterable
+from functools import partial
 from itertools import takewhile
-from typing import Final
+from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, inspect, select, text
 
 from mailwright import __version__
 from mailwright.storage.database import Database
+from mailwright.storage.index_changes import change_index
 from mailwright.storage.privileges import revoke_access
-from mailwright.storage.revision import Revision, SchemaStatement, list_names, load_revision, newest_revision, sql
+from mailwright.storage.revision import (
+    IndexChange,
+    Revision,
+    SchemaStatement,
+    Step,
+    list_names,
+    load_revision,
+    newest_revision,
+    sql,
+)
 from mailwright.storage.schema_state import InstalledSchema, SchemaStatus, UnknownSchema, load_schema, require_known
+from mailwright.storage.statements import Dialect
 from mailwright.storage.tables import VIEWS, metadata, schema_revisions
 
 # The advisory lock of a migration on PostgreSQL. The number is arbitrary; nothing else on the server may use it.
 _MIGRATION_LOCK: Final = 5_204_771
 _RECORD: Final = text("""
 INSERT INTO schema_revisions (revision, mailwright_version, oldest_compatible, started_at, finished_at, step)
-VALUES (:revision, :version, :oldest_compatible, :now, :now, :step)
+VALUES (:revision, :version, :oldest_compatible, :now, :finished_at, :step)
 ON CONFLICT (revision) DO UPDATE SET finished_at = excluded.finished_at, step = excluded.step, position = NULL
+WHERE schema_revisions.step < excluded.step
 """)
+
+
+class _Progress(NamedTuple):
+    """The finished revisions, and the number of finished steps of each revision."""
+
+    finished: set[str]
+    steps: dict[str, int]
 
 
 async def upgrade(database: Database) -> None:
@@ -65,28 +85,40 @@ def _migrate(connection: Connection, until: str) -> None:
 
 
 def _advance(connection: Connection, names: tuple[str, ...]) -> bool:
-    """Do the next unit of work, and record it, in one transaction. Return False if nothing is left to do."""
+    """Do the next unit of work, and record it. Return False if nothing is left to do."""
     with connection.begin():
         _lock(connection)
-        finished = _finished(connection)
-        if (name := next((name for name in names if name not in finished), None)) is None:
+        progress = _progress(connection)
+        if (name := next((name for name in names if name not in progress.finished), None)) is None:
             return False
-        revision = load_revision(name)
-        _run(connection, revision.steps)
-        _record(connection, revision)
-        return True
+        revision, done = load_revision(name), progress.steps.get(name, 0)
+        together = tuple(takewhile(partial(_is_transactional, _dialect(connection)), revision.steps[done:]))
+        _run(connection, together)
+        _record(connection, revision, done + len(together))
+    if not together:
+        change = revision.steps[done]
+        assert isinstance(change, IndexChange)
+        change_index(connection, change)
+        with connection.begin():
+            _lock(connection)
+            _record(connection, revision, done + 1)
+    return True
+
+
+def _is_transactional(dialect: Dialect, step: Step) -> bool:
+    return dialect == "sqlite" or isinstance(step, SchemaStatement)
 
 
 def _adopt(connection: Connection) -> None:
     """Record revision 0001 in a database of a build that recorded it in another table."""
     with connection.begin():
         _lock(connection)
-        if _finished(connection):
+        if _progress(connection).finished:
             return  # Another process was first.
         first = load_revision(list_names()[0])
         _run(connection, (step for step in first.steps if f"CREATE TABLE {schema_revisions.name} " in str(step)))
         _run(connection, [sql("DROP TABLE alembic_version")])
-        _record(connection, first)
+        _record(connection, first, len(first.steps))
 
 
 def _lock(connection: Connection) -> None:
@@ -94,23 +126,31 @@ def _lock(connection: Connection) -> None:
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})")
 
 
-def _finished(connection: Connection) -> set[str]:
+def _progress(connection: Connection) -> _Progress:
     if not inspect(connection).has_table(schema_revisions.name):
-        return set()
+        return _Progress(set(), {})
     columns = schema_revisions.c
-    return set(connection.scalars(select(columns.revision).where(columns.finished_at.is_not(None))))
+    rows = connection.execute(select(columns.revision, columns.finished_at, columns.step)).all()
+    finished = {row.revision for row in rows if row.finished_at is not None}
+    return _Progress(finished, {row.revision: row.step for row in rows})
 
 
-def _run(connection: Connection, statements: Iterable[SchemaStatement]) -> None:
-    for statement in statements:
-        if found := statement.text("sqlite" if connection.dialect.name == "sqlite" else "postgresql"):
+def _dialect(connection: Connection) -> Dialect:
+    return "sqlite" if connection.dialect.name == "sqlite" else "postgresql"
+
+
+def _run(connection: Connection, steps: Iterable[Step]) -> None:
+    for step in steps:
+        if found := step.text(_dialect(connection)):
             connection.exec_driver_sql(found)
 
 
-def _record(connection: Connection, revision: Revision) -> None:
-    values = {"revision": revision.name, "version": __version__, "oldest_compatible": revision.oldest_compatible}
+def _record(connection: Connection, revision: Revision, step: int) -> None:
+    """Record the number of finished steps, unless another process has recorded more."""
     now = time.time_ns() // 1_000_000
-    connection.execute(_RECORD, {**values, "now": now, "step": len(revision.steps)})
+    values = {"revision": revision.name, "version": __version__, "oldest_compatible": revision.oldest_compatible}
+    finished_at = now if step == len(revision.steps) else None
+    connection.execute(_RECORD, {**values, "now": now, "finished_at": finished_at, "step": step})
 
 
 def _revoke(connection: Connection) -> None:

@@ -5,12 +5,15 @@ The statements of each migration are read, so a description cannot differ from w
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
+
+from sqlalchemy import text
 
 from mailwright.storage.database import Database
 from mailwright.storage.revision import Revision, list_names, load_revision
 from mailwright.storage.schema_state import InstalledSchema, SchemaStatus, load_schema
+from mailwright.storage.statements import Dialect
 from mailwright.storage.tables import schema_revisions
 
 
@@ -61,30 +64,75 @@ async def load_schema_state(database: Database) -> SchemaState:
             missing = tuple(name for name in names if name > str(found.revision))
         case _:
             missing = ()
-    return SchemaState(found, names[-1], tuple(_described(load_revision(name)) for name in missing))
-
-
-def _described(revision: Revision) -> PendingMigration:
     created: set[str] = set()
-    changes = tuple(
-        change for step in revision.steps for change in describe_statement(" ".join(step.postgresql.split()), created)
-    )
+    pending = tuple(_described(load_revision(name), database.dialect, created) for name in missing)
+    return SchemaState(found, names[-1], await _with_rows(database, pending))
+
+
+def _described(revision: Revision, dialect: Dialect, created: set[str]) -> PendingMigration:
+    statements = [" ".join(step.text(dialect).split()) for step in revision.steps]
+    new_views = {match["table"] for each in statements if (match := _CREATE_VIEW.match(each))}
+    kept = [each for each in statements if not ((match := _DROP_VIEW.match(each)) and match["table"] in new_views)]
+    changes = tuple(change for each in kept for change in describe_statement(each, created))
     return PendingMigration(revision.name, revision.title, changes)
+
+
+async def _with_rows(database: Database, pending: tuple[PendingMigration, ...]) -> tuple[PendingMigration, ...]:
+    """State how many rows the new indexes have, because this decides how long they take."""
+    tables = {change.table for each in pending for change in each.changes if change.effect.startswith("index")}
+    rows: dict[str, int] = {}
+    async with database.read() as tx:
+        for table in tables:
+            [(found,)] = await tx.execute(text(_ROWS_OF[database.dialect].format(table=table)))
+            rows[table] = max(found or 0, 0)
+
+    def stated(change: SchemaChange) -> SchemaChange:
+        if not change.effect.startswith("index"):
+            return change
+        return replace(change, effect=f"{change.effect} (about {rows[change.table]:,} rows)")
+
+    return tuple(replace(each, changes=tuple(map(stated, each.changes))) for each in pending)
+
+
+# Estimates, because counting takes as long as the index.
+_ROWS_OF: Final = {
+    "sqlite": "SELECT max(rowid) FROM {table}",
+    "postgresql": "SELECT max(reltuples)::bigint FROM pg_class WHERE oid = to_regclass('{table}')",
+}
 
 
 _IDENTIFIER: Final = r'(?:IF (?:NOT )?EXISTS )?(?:ONLY )?"?(?P<table>\w+)"?'
 _CREATE_TABLE: Final = re.compile(rf"CREATE TABLE {_IDENTIFIER}", re.IGNORECASE)
-_CREATE_INDEX: Final = re.compile(
-    r'CREATE (?:UNIQUE )?INDEX (?P<concurrently>CONCURRENTLY )?.*? ON (?:ONLY )?"?(?P<table>\w+)"?', re.IGNORECASE
-)
 _ALTER: Final = re.compile(rf"ALTER TABLE {_IDENTIFIER} (?P<action>.*)", re.IGNORECASE)
-_DROP: Final = re.compile(rf"DROP (?P<kind>TABLE|VIEW) {_IDENTIFIER}", re.IGNORECASE)
-_ROWS: Final = re.compile(rf"(?:UPDATE|DELETE FROM|INSERT INTO) {_IDENTIFIER}", re.IGNORECASE)
+_CREATE_VIEW: Final = re.compile(rf"CREATE (?:OR REPLACE )?VIEW {_IDENTIFIER}", re.IGNORECASE)
+_DROP_VIEW: Final = re.compile(rf"DROP VIEW {_IDENTIFIER}", re.IGNORECASE)
+_INDEXED: Final = r'.*? ON (?:ONLY )?"?(?P<table>\w+)"?'
+# The first pattern that matches a statement decides.
+_EFFECTS: Final = (
+    (_ALTER, "", False),
+    (_CREATE_VIEW, "new or replaced view; locks no table", True),
+    (_DROP_VIEW, "view deleted; older processes fail", False),
+    *(
+        (re.compile(pattern, re.IGNORECASE), effect, is_safe)
+        for pattern, effect, is_safe in (
+            (rf"CREATE (?:UNIQUE )?INDEX CONCURRENTLY {_INDEXED}", "index, built while writes go on", True),
+            (rf"CREATE (?:UNIQUE )?INDEX {_INDEXED}", "index; blocks writes while it is built", False),
+            (rf"DROP INDEX CONCURRENTLY {_IDENTIFIER}", "old index, deleted while writes go on", True),
+            (rf"DROP INDEX {_IDENTIFIER}", "old index, deleted; locks its table for a moment", True),
+            (rf"DROP TABLE {_IDENTIFIER}", "table deleted; older processes fail", False),
+            (
+                rf"(?:UPDATE|DELETE FROM|INSERT INTO) {_IDENTIFIER}",
+                "changes rows, which stay locked until the migration ends",
+                False,
+            ),
+        )
+    ),
+)
 _OWN_TABLE: Final = schema_revisions.name
 
 
 def describe_statement(sql: str, created: set[str]) -> Iterator[SchemaChange]:
-    """Describe one statement. `created` collects the tables that the migration creates: locks on them block nobody."""
+    """Describe one statement. `created` collects the tables that migrations create: locks on them block nobody."""
     if match := _CREATE_TABLE.match(sql):
         created.add(match["table"])
         if match["table"] != _OWN_TABLE:
@@ -97,17 +145,10 @@ def describe_statement(sql: str, created: set[str]) -> Iterator[SchemaChange]:
 
 
 def _change(sql: str) -> SchemaChange | None:
-    if match := _CREATE_INDEX.match(sql):
-        if match["concurrently"]:
-            return SchemaChange(match["table"], "index, built while writes go on", is_safe=True)
-        return SchemaChange(match["table"], "index; blocks writes while it is built", is_safe=False)
-    if match := _ALTER.match(sql):
-        effect, is_safe = _alteration(match["action"])
-        return SchemaChange(match["table"], effect, is_safe)
-    if match := _DROP.match(sql):
-        return SchemaChange(match["table"], f"{match['kind'].lower()} deleted; older processes fail", is_safe=False)
-    if match := _ROWS.match(sql):
-        return SchemaChange(match["table"], "changes rows, which stay locked until the migration ends", is_safe=False)
+    for pattern, effect, is_safe in _EFFECTS:
+        if match := pattern.match(sql):
+            stated = _alteration(match["action"]) if pattern is _ALTER else (effect, is_safe)
+            return SchemaChange(match["table"], *stated)
     return None
 
 

@@ -10,11 +10,12 @@ from sqlalchemy import Executable
 from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.postgresql.asyncpg import PGDialect_asyncpg
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+from sqlalchemy.pool import NullPool
 
 from mailwright.storage.connection import COMPILED, Fetched, fetched
 from mailwright.storage.postgresql_servers import CONNECT_SECONDS, PostgresqlServers
 
-# Reports may take long. The hot path has a shorter deadline.
+# Reports may take long. The hot path has a shorter deadline, and a change of the schema has none.
 _COMMAND_SECONDS: Final = 60
 # The server became a standby while the connection was open.
 _READ_ONLY: Final = "25006"
@@ -79,6 +80,9 @@ class PostgresqlConnections:
             async_creator=partial(servers.connect, command_timeout=_COMMAND_SECONDS),
             execution_options={"compiled_cache": COMPILED},
         )
+        self._unlimited = create_async_engine(
+            "postgresql+mailwright://", poolclass=NullPool, async_creator=partial(servers.connect, command_timeout=None)
+        )
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[PostgresqlConnection]:
@@ -94,8 +98,9 @@ class PostgresqlConnections:
             async with connection.begin():
                 yield PostgresqlConnection(connection)
 
-    async def run_sync(self, work: Callable[[Any], Any]) -> None:
-        async with self._engine.connect() as connection:
+    async def run_sync(self, work: Callable[[Any], Any], *, is_limited: bool) -> None:
+        """Run `work` with a synchronous connection. Unless `is_limited`, its statements may take any time."""
+        async with (self._engine if is_limited else self._unlimited).connect() as connection:
             await connection.run_sync(work)
 
     async def close(self) -> None:

@@ -11,6 +11,7 @@ from mailwright.storage.statements import Dialect
 
 VERSIONS: Final = Path(__file__).parent / "migrations" / "versions"
 _FILE: Final = re.compile(r"(\d{4})_\w+\.py")
+_INDEX: Final = re.compile(r"(?P<verb>CREATE|DROP)(?P<kind>(?: UNIQUE)? INDEX) (?P<name>\w+)(?P<rest>.*)", re.DOTALL)
 _COMMENT: Final = re.compile(r"--[^\n]*\n")
 
 
@@ -25,7 +26,23 @@ class SchemaStatement:
         return self.sqlite if dialect == "sqlite" else self.postgresql
 
 
-Step = SchemaStatement
+@dataclass(frozen=True, slots=True)
+class IndexChange:
+    """Create or delete an index. On PostgreSQL writes go on meanwhile, so it is not part of a transaction."""
+
+    name: str
+    sqlite: str
+    postgresql: str
+
+    @property
+    def creates(self) -> bool:
+        return self.postgresql.startswith("CREATE")
+
+    def text(self, dialect: Dialect) -> str:
+        return self.sqlite if dialect == "sqlite" else self.postgresql
+
+
+Step = SchemaStatement | IndexChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +58,16 @@ class Revision:
 def sql(both: str = "", *, sqlite: str = "", postgresql: str = "") -> SchemaStatement:
     """Return a statement that is the same on both engines, or differs between them."""
     return SchemaStatement(both or sqlite, both or postgresql)
+
+
+def index(both: str = "", *, sqlite: str = "", postgresql: str = "") -> IndexChange:
+    """Return a CREATE INDEX or DROP INDEX for a table that has rows already. PostgreSQL runs it concurrently."""
+    match = _INDEX.fullmatch(both or postgresql)
+    if match is None:
+        raise ValueError(f"not a change of an index: {both or postgresql}")
+    only_if = "" if match["verb"] == "CREATE" else "IF EXISTS "
+    concurrently = f"{match['verb']}{match['kind']} CONCURRENTLY {only_if}{match['name']}{match['rest']}"
+    return IndexChange(match["name"], both or sqlite, concurrently)
 
 
 def read_script(module: str) -> tuple[Step, ...]:

@@ -104,7 +104,7 @@ class SqliteConnections:
         # A SQLite file has no server that could stall.
         return self._readers.begin()
 
-    async def run_sync(self, work: Callable[[Connection], Any]) -> None:
+    async def run_sync(self, work: Callable[[Connection], Any], *, is_limited: bool) -> None:
         await self._writer.run_sync(work)
 
     async def close(self) -> None:

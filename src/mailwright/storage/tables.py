@@ -52,7 +52,7 @@ def key_column(name: str = "id") -> Column[int]:
 
 
 # Only revisions define these: views for reporting tools, and indexes on expressions.
-EXPRESSION_INDEXES = ("ix_messages_reported",)
+EXPRESSION_INDEXES = ("ix_messages_by_time",)
 VIEWS = (
     *("dead_letters", "delivery_events", "delivery_history"),
     *("email_events", "email_logs", "email_outbox", "recipients"),

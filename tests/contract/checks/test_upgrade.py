@@ -10,7 +10,7 @@ from mailwright.app.backups import back_up
 from mailwright.checks.upgrade import UpgradeCheck, check_upgrade
 from mailwright.domain.clock import DAY, ManualClock
 from mailwright.storage.database import Database
-from mailwright.storage.migrate import current_revision, upgrade
+from mailwright.storage.migrate import create_schema, current_revision, upgrade
 from mailwright.storage.pending_migrations import describe_statement
 from mailwright.storage.revision import list_names
 from tests.builders import settings_for
@@ -20,6 +20,12 @@ from tests.schema_versions import MOTTO, add_revisions
 pytestmark = pytest.mark.promise("upgrade-foretold")
 
 MOTTOS = f'{MOTTO}, sql("CREATE TABLE mottos (id INTEGER)"), sql("CREATE INDEX ix_mottos ON mottos (id)")'
+MESSAGES = """
+INSERT INTO messages (id, outbox_id, tenant_id, source, request_id, to_email, subject, payload, retry_policy, on_doubt,
+  is_bulk, created_at)
+WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300)
+SELECT i, 'm' || i, 1, 'api', '', '', '', '{}', '', '', FALSE, i FROM n
+"""
 INDEX = 'sql("CREATE INDEX ix_messages_subject ON messages (subject)"), sql("UPDATE messages SET subject = \'\'")'
 
 
@@ -71,6 +77,22 @@ async def test_safe_migration_needs_no_stop_on_postgresql(
     await upgrade(empty)
     add_revisions(tmp_path, monkeypatch, MOTTO)
     assert (await checked(empty)).is_safe_during_traffic == (empty.dialect == "postgresql")
+
+
+async def test_new_index_of_a_release_is_described_with_its_rows(empty: Database) -> None:
+    await create_schema(empty, "0001")
+    async with empty.write() as tx:
+        await tx.execute(text(MESSAGES))
+        await tx.execute(text("ANALYZE messages"))
+    changes = (await checked(empty)).schema.pending[0].changes
+    view = ("email_logs", "new or replaced view; locks no table", True)
+    if empty.dialect == "postgresql":
+        built = ("messages", "index, built while writes go on (about 300 rows)", True)
+        deleted = ("ix_messages_reported", "old index, deleted while writes go on", True)
+    else:
+        built = ("messages", "index; blocks writes while it is built (about 300 rows)", False)
+        deleted = ("ix_messages_reported", "old index, deleted; locks its table for a moment", True)
+    assert [(each.table, each.effect, each.is_safe) for each in changes] == [built, view, deleted]
 
 
 async def test_empty_database_gets_all_migrations(empty: Database) -> None:
@@ -125,6 +147,9 @@ async def test_old_backup_is_not_fresh(empty: Database, tmp_path: Path) -> None:
         ("ALTER TABLE messages SET LOGGED", False),
         ("CREATE UNIQUE INDEX i ON messages (subject)", False),
         ("CREATE INDEX CONCURRENTLY i ON messages (subject)", True),
+        ("DROP INDEX CONCURRENTLY IF EXISTS messages", True),
+        ("CREATE OR REPLACE VIEW messages AS SELECT 1", True),
+        ("DROP VIEW messages", False),
         ("DELETE FROM messages", False),
         ("DROP TABLE messages", False),
     ],

@@ -1,5 +1,6 @@
 """How the engines find people in large sequences: by key, also before the statistics of a young table exist."""
 
+import re
 from typing import Any, Final
 
 from sqlalchemy import text
@@ -30,17 +31,25 @@ async def test_large_sequence_is_not_scanned(sequences: SequenceBench) -> None:
     async with sequences.database.write() as tx:
         [row] = await tx.execute(text("SELECT id FROM sequences"))
         values = f"1, {row.id}, i, 1, 0, 'manual', 'pause', {now + DAY} + i, 0"
+        if not is_sqlite:  # Earlier tests left pages in the indexes of these tables, which change the costs.
+            await tx.execute(text("TRUNCATE sequence_enrolments, contacts"))
         await tx.execute(text(f"INSERT INTO sequence_enrolments ({columns}) {numbers} SELECT {values} FROM n"))
         if not is_sqlite:  # A scan of so few rows is cheap.
             await tx.execute(text("SET LOCAL enable_seqscan = off"))
         given = {"sequence_key": row.id, "now": now}
-        for wanted, parameters in BY_CONTACT.items():
-            plan = await _plan(tx, wanted, given | parameters, is_sqlite=is_sqlite)
-            assert "ix_sequence_enrolments_contact_key" in plan, plan
-        for wanted, parameters in BY_TIME.items():
-            plan = await _plan(tx, wanted, given | parameters, is_sqlite=is_sqlite)
-            assert "ix_sequence_enrolments_due" in plan, plan
-            assert "Sort Key: e." not in plan, plan
+        await _check_plans(tx, given, is_sqlite=is_sqlite)
+        await tx.execute(text("ANALYZE sequence_enrolments"))
+        await _check_plans(tx, given, is_sqlite=is_sqlite)
+
+
+async def _check_plans(tx: Transaction, given: dict[str, Any], *, is_sqlite: bool) -> None:
+    for wanted, parameters in BY_CONTACT.items():
+        plan = await _plan(tx, wanted, given | parameters, is_sqlite=is_sqlite)
+        assert re.search("ix_sequence_enrolments_contact_key|uq_sequence_enrolments_running", plan), plan
+    for wanted, parameters in BY_TIME.items():
+        plan = await _plan(tx, wanted, given | parameters, is_sqlite=is_sqlite)
+        assert "ix_sequence_enrolments_due" in plan, plan
+        assert "Sort Key: e." not in plan, plan
 
 
 async def _plan(tx: Transaction, wanted: Statement, parameters: dict[str, Any], *, is_sqlite: bool) -> str:
