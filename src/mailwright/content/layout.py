@@ -462,7 +462,8 @@ def _track(html: FlatTemplate, personal: _Personal) -> FlatTemplate:
             return fixed
         is_own_page = any(path[-1] in RECIPIENT_LINKS for path in own)
         begins_with_value = bool(numbers) and not pieces[0].strip()
-        if not (end or links.parameters) or is_own_page or not (begins_with_value or links.is_tracked(url)):
+        is_changed = begins_with_value or links.is_tracked(url) or links.takes_parameters(url)
+        if not (end or links.parameters) or is_own_page or not is_changed:
             return None
         path = (f"{_PERSONAL_LINK}{len(personal.links)}",)
         personal.links[path] = FlatTemplate(tuple(unescape_attribute(piece) for piece in pieces), own)

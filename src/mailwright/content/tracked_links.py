@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from mailwright.content.attribute_entities import unescape_attribute
 
-# Longer links are not tracked, because some email programs would truncate them once they contain a token.
+# Longer links get parameters but are not tracked: some email programs would truncate them once they contain a token.
 MAX_URL_LENGTH: Final = 1_500
 _MAX_ATTRIBUTES: Final = 64
 _MAX_VALUE: Final = 4_096
@@ -172,6 +172,9 @@ class LinkRewriter:
     def is_tracked(self, url: str) -> bool:
         return is_trackable(url, self.own_pages)
 
+    def takes_parameters(self, url: str) -> bool:
+        return bool(self.parameters) and _leads_elsewhere(url, self.own_pages)
+
     def rewrite(self, html: str, recipient: TrackedRecipient | None, untracked: tuple[str, ...] = ()) -> str:
         """Replace the links of a finished email, and add the pixel. The URLs in `untracked` stay."""
 
@@ -189,7 +192,7 @@ class LinkRewriter:
 
         def replacement(found: re.Match[str]) -> str:
             url = found[0].rstrip(_AFTER_URL)
-            if url in untracked or not self.is_tracked(url):
+            if url in untracked or not self.takes_parameters(url):
                 return found[0]
             return add_parameters(url, self.parameters) + found[0][len(url) :]
 
@@ -205,32 +208,35 @@ class LinkRewriter:
 
     def href(self, url: str, recipient: TrackedRecipient | None) -> str | None:
         """Return the tracked link to a URL, or None if the URL stays as it is."""
-        if not self.is_tracked(url):
+        if not self.is_tracked(url) and not self.takes_parameters(url):
             return None
         if (found := self.fixed_href(url, recipient.part if recipient else "")) is not None:
             return found
-        return self.personal_href(url, recipient) if recipient is not None or self.parameters else None
+        is_personal = recipient is not None and self.is_tracked(url)
+        return self.personal_href(url, recipient) if is_personal or self.takes_parameters(url) else None
 
     def fixed_href(self, url: str, recipient_part: str) -> str | None:
         """Return the link to a URL that is the same for every recipient, or None if the URL stays as it is."""
         if (shared := self.fixed.get(url)) is not None:
             return f"{self.base_url}{shared}{recipient_part}"
-        if self.tokens is not None or not self.parameters or not self.is_tracked(url):
+        if not self.takes_parameters(url) or (self.tokens is not None and self.is_tracked(url)):
             return None
         return escape(add_parameters(url, self.parameters))
 
     def personal_href(self, url: str, recipient: TrackedRecipient | None) -> str:
         """Return the link to a URL that contains values of the recipient, or the URL itself if it is not tracked."""
-        if not self.is_tracked(url):
-            return escape(url)
-        target = add_parameters(url, self.parameters)
-        if recipient is None or self.tokens is None:
+        target = add_parameters(url, self.parameters) if self.takes_parameters(url) else url
+        if recipient is None or self.tokens is None or not self.is_tracked(url):
             return escape(target)
         return f"{self.base_url}{self.tokens.personal(recipient.outbox_id, target)}"
 
 
 def is_trackable(url: str, own_pages: tuple[str, ...]) -> bool:
-    return bool(_ABSOLUTE.match(url)) and len(url) <= MAX_URL_LENGTH and not url.startswith(own_pages)
+    return len(url) <= MAX_URL_LENGTH and _leads_elsewhere(url, own_pages)
+
+
+def _leads_elsewhere(url: str, own_pages: tuple[str, ...]) -> bool:
+    return bool(_ABSOLUTE.match(url)) and not url.startswith(own_pages)
 
 
 def fixed_urls(source: str, own_pages: tuple[str, ...]) -> set[str]:

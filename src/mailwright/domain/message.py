@@ -195,6 +195,11 @@ class Claimed(NamedTuple):
         return self.attempts + 1
 
     @property
+    def has_failed(self) -> bool:
+        """Whether a provider did not take the message before."""
+        return bool(self.attempts or self.deferrals)
+
+    @property
     def counted_attempt(self) -> int:
         """The number of the next attempt among those that count towards the maximum of the retry policy."""
         return self.attempt - self.excused_attempts

@@ -2,8 +2,7 @@
 
 They require SPF, DKIM and DMARC, one-click unsubscribe and a postal address. Mailwright does not send bulk email to
 more than `limit` recipients before the rules are met, unless a user overrides them. The rules do not apply if the
-provider that sends for the tenant and the source is the local mailbox or a server on this machine, which need no DNS
-records.
+provider that sends for the tenant and the source is the local mailbox or a server that only collects test email.
 """
 
 from collections.abc import Awaitable, Callable

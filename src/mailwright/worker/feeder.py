@@ -13,6 +13,8 @@ from mailwright.worker.settler import ResultSettler
 
 # The maximum size of one claim. On SQLite, the next commit of results waits for the claim to end.
 CLAIM_BATCH = 100
+# Of this many messages, one that has not failed before probes a provider that was down.
+PROBE_CANDIDATES = 10
 # The minimum interval between claims of transactional messages while bulk messages fill the queues.
 SECONDS_BETWEEN_URGENT_CLAIMS = 0.05
 # The interval between claims while the next campaign waits for the last messages of the one before it.
@@ -77,9 +79,18 @@ class Feeder:
             return True
         # Claim only when half of the messages are used up, because claiming many costs little more than claiming one.
         if len(admitted) * 2 <= target:
-            return await self._admit(await self._claim(min(target - len(admitted), CLAIM_BATCH)))
+            return await self._admit(await self._claim_next(min(target - len(admitted), CLAIM_BATCH)))
         await self._claim_urgent_or_wait(target)
         return True
+
+    async def _claim_next(self, limit: int) -> list[Claimed]:
+        """Claim messages; to probe a provider, only one. A message that failed before may be the cause itself."""
+        if not self._parts.route.is_probing:
+            return await self._claim(limit)
+        candidates = await self._claim(PROBE_CANDIDATES)
+        probe = next((each for each in candidates if not each.has_failed), None) or next(iter(candidates), None)
+        self._settler.give_back(each for each in candidates if each is not probe)
+        return [] if probe is None else [probe]
 
     async def _claim(self, limit: int, before: int | None = None) -> list[Claimed]:
         self._is_woken = False

@@ -237,7 +237,7 @@ class Sender:
             result,
             is_repeated=repeats_failure(claimed, result),
             attempted_at=ready.attempted_at,
-            failed_before=claimed.outbox_id if claimed.attempts or claimed.deferrals else None,
+            failed_before=claimed.outbox_id if claimed.has_failed else None,
         )
         if result.kind is ResultKind.SENT:
             return conclude(ready, result, now, deferred_until=now, doubt_until=now)

@@ -12,6 +12,7 @@ from sqlalchemy import delete, select, update
 from mailwright.access.roles import Role
 from mailwright.audience.responses import SETTLES_AFTER
 from mailwright.audience.segments import audience_query
+from mailwright.content.tracked_links import MAX_URL_LENGTH
 from mailwright.domain.clock import DAY, HOUR, SECOND, ManualClock
 from mailwright.domain.errors import NotDurable
 from mailwright.domain.report import Report
@@ -212,6 +213,21 @@ async def test_utm_parameters_are_added_without_tracking(
             *("Offers", f"({links[0]})", "You", f"({links[1]})", "Own", f"({links[2]})"),
             *("Write", "to", "us", "(a@shop.example)", "Top", "Leave", f"({leave})"),
         ]
+
+
+@pytest.mark.parametrize("mode", ["off", "anonymous", "individual"])
+@pytest.mark.parametrize("is_flat", [True, False], ids=["flat", "with conditions"])
+async def test_utm_parameters_are_added_to_links_too_long_to_track(
+    database: Database, clock: ManualClock, tmp_path: Path, mode: str, is_flat: bool
+) -> None:
+    long = f"https://shop.example/search?q={'a' * MAX_URL_LENGTH}"
+    body = f'<a href="{long}#top">All</a> <a href="{long}{{{{ name }}}}">Yours</a>'
+    async with a_tracking(database, clock, tmp_path, tracking=mode) as tracking:
+        await tracking.send(
+            ANN, body=body if is_flat else f"{{% if name %}}{body}{{% endif %}}", utm={"source": "news"}
+        )
+        found = [link for link in links_of(tracking.content_to(ANN)) if link.startswith("https://shop.example")]
+        assert found == [f"{long}&utm_source=news#top", f"{long}Ann&utm_source=news"]
 
 
 async def test_utm_parameters_are_added_to_personal_links_in_anonymous_mode(

@@ -14,7 +14,7 @@ from mailwright.outbox.operations import Operations
 from mailwright.outbox.summary import summarize_queue
 from mailwright.providers.route import Route
 from mailwright.texts.explanations import message_text
-from tests.builders import DEFAULT_TENANT, FAULT, Bench, a_message, a_newsletter, deliveries_of, the_event
+from tests.builders import DEFAULT_TENANT, FAULT, THROTTLE, Bench, a_message, a_newsletter, deliveries_of, the_event
 from tests.standins.provider import ScriptedProvider
 
 GREYLISTED = replace(FAULT, code="SMTP_TEMPORARY_FAILURE", is_deferral=True)
@@ -99,3 +99,23 @@ async def test_message_deferred_for_hours_is_reported(bench: Bench) -> None:
     sentence = message_text(await explain(bench.database, bench.clock, outbox_id, tenant_id=None)).sentence
     assert sentence.startswith("Delayed since")
     assert "Mailwright gives up at" in sentence
+
+
+async def test_message_that_never_failed_probes_the_provider(bench: Bench) -> None:
+    """Recipients that always fail must not keep a provider paused for everybody else."""
+    failing = set(await bench.accept(*(a_message() for _ in range(4))))
+    throttled = replace(THROTTLE, retry_after=3 * SECOND)
+    broken = replace(FAULT, code="HTTP_500", blames_provider=True)
+    provider = ScriptedProvider(*[broken] * 4, throttled)
+    route = Route.of(provider, bench.clock)
+    await bench.drain(route)
+    [first] = await bench.accept(a_message())
+    await bench.drain(route)
+    assert route.deferral() is not None
+    bench.clock.advance(6 * SECOND)  # The failed messages are due again before the others.
+    others = await bench.accept(a_message(), a_message())
+    provider.messages.clear()
+    await bench.drain(route)
+    assert provider.outbox_ids[0] in others
+    assert set(provider.outbox_ids) == {first, *others, *failing}
+    assert await bench.statuses() == {"SENT": 7}
