@@ -12,7 +12,9 @@ from mailwright.app.setup import SetupStep, StepState, load_progress, record_ste
 from mailwright.app.wiring import Engine
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.sending_readiness import Destination, ReadinessReason, ReadinessState
+from mailwright.outbox import tenants
 from mailwright.outbox.workers import WorkerPresence, WorkerRegistry
+from mailwright.sources.campaigns.approval_gate import AwaitsApproval
 from mailwright.sources.campaigns.records import Actor
 from mailwright.storage.tables import messages
 from mailwright.texts.sending_readiness import LOCAL_MAILBOX, TEST_SERVER, readiness_remarks, readiness_text, sent_note
@@ -21,6 +23,7 @@ from tests.api import an_engine, client_of
 from tests.builders import DEFAULT_TENANT, Bench
 from tests.campaigns import a_definition, address_of, join
 from tests.pages import HOME, PASSWORD, Visit, a_visit
+from tests.sequences import SequenceBench, a_document
 
 PUBLIC = "https://mail.shop.org"
 READY = {
@@ -35,6 +38,11 @@ READY = {
 @pytest.fixture
 def web_engine(bench: Bench, clock: ManualClock) -> Engine:
     return an_engine(bench.database, clock, base_url=HOME, postal_address="Street 1, 1000 Town")
+
+
+@pytest.fixture
+def sequences(bench: Bench) -> SequenceBench:
+    return SequenceBench(bench)
 
 
 @pytest.fixture
@@ -68,6 +76,34 @@ async def test_every_page_of_the_flow_names_the_local_mailbox(ada: Visit, web_en
     assert "Stored in the local mailbox" in shown.words()
     assert "Nobody receives it." in shown.words()
     assert "accepted by the provider" not in shown.words().lower()
+
+
+async def test_pages_that_let_other_sources_send_name_the_local_mailbox(
+    ada: Visit, web_engine: Engine, sequences: SequenceBench
+) -> None:
+    people = [address_of(number) for number in range(3)]
+    await join(web_engine.database, people)
+    running = await sequences.start()
+    paused = await sequences.start(name="Paused")
+    await web_engine.sequences.pause(DEFAULT_TENANT, paused, actor="test")
+    drafted = await web_engine.sequences.create(DEFAULT_TENANT, a_document(name="Draft"), actor="test")
+    repeated = await web_engine.campaigns.create(Actor("ada", DEFAULT_TENANT), DEFAULT_TENANT, a_definition())
+    await tenants.change(web_engine.database, tenants.DEFAULT, approval_over=2)
+    await web_engine.campaign_approvals.request(Actor("ada", DEFAULT_TENANT), repeated.campaign_id)
+    with pytest.raises(AwaitsApproval):
+        await sequences.enrol(running, *people)
+    [waiting] = await web_engine.send_approvals.list_waiting(DEFAULT_TENANT)
+    for page in (
+        f"/campaigns/{repeated.campaign_id}/repeat",
+        f"/campaigns/{repeated.campaign_id}/approval",
+        f"/approvals/{waiting.id}",
+        f"/sequences/{running}",
+        f"/sequences/{drafted.sequence_id}/publish",
+        f"/sequences/{paused}/resume",
+    ):
+        assert str(LOCAL_MAILBOX) in (await ada.open(page)).text, page
+    await ada.open(f"/sequences/{drafted.sequence_id}")
+    assert str(LOCAL_MAILBOX) not in ada.words()
 
 
 async def test_api_and_agents_say_that_nobody_receives_a_campaign(web_engine: Engine, bench: Bench) -> None:

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from mailwright.app.wiring import Engine
 from mailwright.domain.errors import IdempotencyConflict, InvalidInput, MailwrightError
+from mailwright.domain.message import Source
 from mailwright.domain.states import Status
 from mailwright.domain.translation import gettext
 from mailwright.schemas.articles import ArticleSendRequest
@@ -21,6 +22,7 @@ from mailwright.sources.articles.profiles.errors import ProfilesError
 from mailwright.sources.articles.runs import NEWEST, ArticleRun, RunVariant
 from mailwright.web.dashboard.articles import ArticleKey, article_values, filter_errors, filter_of, slices_of
 from mailwright.web.dashboard.forms import FORM, Errors, Fields, field_errors, read_fields
+from mailwright.web.dashboard.readiness import readiness_of
 from mailwright.web.dashboard.shell import PageRoute, page, redirect, render_part
 from mailwright.web.dashboard.stream import stream
 from mailwright.web.session import EditorDep, ViewerDep, Visitor
@@ -160,7 +162,12 @@ async def _form_page(
     await slices_of(engine, visitor, article_key)
     status = HTTPStatus.OK if error is None else HTTPStatus.UNPROCESSABLE_ENTITY
     errors = Errors() if error is None else _errors_for(error)
-    values = {"form": form, "errors": errors, "coverage": coverage}
+    values = {
+        "form": form,
+        "errors": errors,
+        "coverage": coverage,
+        "readiness": await readiness_of(engine, visitor, source=Source.ARTICLE),
+    }
     return await page(request, visitor, "articles/send.html", status=status, **article_values(article_key), **values)
 
 

@@ -1,7 +1,7 @@
 """The plan of a campaign, and the approval of a second person."""
 
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
@@ -11,15 +11,17 @@ from mailwright.actions.exclusions import EXCLUSION_TEXT
 from mailwright.app.wiring import Engine
 from mailwright.domain.approval import TOLERANCE_PERCENT, ApprovalStatus
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound, NotPossibleNow
+from mailwright.domain.message import Source
 from mailwright.domain.translation import gettext
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import describe_actor
 from mailwright.sources.campaigns.approvals import SecondPersonRequired
 from mailwright.sources.campaigns.records import Actor
 from mailwright.sources.campaigns.variants import CampaignNotStartable
-from mailwright.sources.send_approvals import KIND_TEXTS
+from mailwright.sources.send_approvals import KIND_TEXTS, SendKind
 from mailwright.web.dashboard.campaigns import find_visible, load_row, review_values, tabs_of
 from mailwright.web.dashboard.forms import Errors, field_errors, read_fields
+from mailwright.web.dashboard.readiness import readiness_of
 from mailwright.web.dashboard.shell import PageRoute, email_frame, page, redirect
 from mailwright.web.session import EditorDep, ViewerDep, Visitor
 from mailwright.web.state import EngineDep
@@ -27,6 +29,12 @@ from mailwright.web.state import EngineDep
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 ApprovalId = Annotated[int, Path(ge=1, le=2**63 - 1)]
+_SOURCES: Final = {
+    SendKind.ARTICLE: Source.ARTICLE,
+    SendKind.MAILOUT: Source.MAILOUT,
+    SendKind.SEQUENCE: Source.SEQUENCE,
+    SendKind.ENROLMENT: Source.SEQUENCE,
+}
 
 
 @router.get("/approvals")
@@ -158,6 +166,7 @@ async def _send_page(
     approval = await engine.send_approvals.find(visitor.tenant_id, approval_id)
     values: dict[str, Any] = {
         "approval": approval,
+        "readiness": await readiness_of(engine, visitor, source=_SOURCES[approval.kind]),
         "is_waiting": approval.status is ApprovalStatus.WAITING,
         "rejection": await engine.send_approvals.find_rejection(approval),
         "conflict": await engine.send_approvals.find_conflict(visitor.user, approval),
@@ -185,6 +194,7 @@ async def _page(
     conflict = await engine.campaign_approvals.find_conflict(visitor.user, report) if is_waiting else None
     values: dict[str, Any] = {
         "line": line,
+        "readiness": await readiness_of(engine, visitor, line.campaign),
         "tabs": tabs_of(line),
         "report": report,
         "is_waiting": is_waiting,

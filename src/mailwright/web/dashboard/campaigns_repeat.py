@@ -18,6 +18,7 @@ from mailwright.sources.campaigns.repeat_records import CampaignRepeat
 from mailwright.sources.campaigns.review import review_draft
 from mailwright.sources.campaigns.variants import CampaignNotStartable
 from mailwright.web.dashboard.forms import FORM, Errors, Fields, field_errors, read_fields, read_values
+from mailwright.web.dashboard.readiness import readiness_of
 from mailwright.web.dashboard.shell import PageRoute, page, redirect
 from mailwright.web.session import EditorDep, Visitor
 from mailwright.web.state import EngineDep
@@ -131,6 +132,7 @@ async def _page(
     values: dict[str, Any] = {
         "campaign": campaign,
         "repeat": repeat,
+        "readiness": await readiness_of(engine, visitor, campaign),
         "reviewed": reviewed,
         "form": form or _form_of(repeat),
         "errors": _errors(error),

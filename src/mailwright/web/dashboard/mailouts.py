@@ -11,6 +11,7 @@ from mailwright.app.mailouts import MailoutService, mailout_setup
 from mailwright.app.wiring import Engine
 from mailwright.audience.eligibility import Exclusion
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
+from mailwright.domain.message import Source
 from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.outbox import tenants
 from mailwright.schemas.paging import decode_cursor, encode_cursor
@@ -25,6 +26,7 @@ from mailwright.sources.mailouts.supabase import SupabaseError
 from mailwright.sources.mailouts.wait_reasons import find_waits
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.forms import Errors, field_errors, read_fields
+from mailwright.web.dashboard.readiness import readiness_of
 from mailwright.web.dashboard.shell import PageRoute, email_frame, page, redirect
 from mailwright.web.session import EditorDep, ViewerDep, Visitor
 from mailwright.web.state import EngineDep
@@ -78,6 +80,7 @@ async def preview(request: Request, engine: EngineDep, visitor: EditorDep) -> Re
         "left_out": [(email, _reason_text(each)) for email, each in list(seen.excluded.items())[:_SOME_RECIPIENTS]],
         "rendered": mailouts.preview(seen.content),
         "has_dark": previews.has_dark_style(seen.content.html),
+        "readiness": await readiness_of(engine, visitor, source=Source.MAILOUT),
     }
     return await page(request, visitor, "mailouts/preview.html", **values)
 

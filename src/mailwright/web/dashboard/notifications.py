@@ -15,6 +15,7 @@ from mailwright.app.wiring import Engine
 from mailwright.content.template_store import latest_by_locale
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import ConfigurationInvalid, InvalidInput, NotFound, NotPossibleNow
+from mailwright.domain.message import Source
 from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.schemas.notifications import explanation_sentence
 from mailwright.schemas.paging import decode_cursor, encode_cursor
@@ -23,6 +24,7 @@ from mailwright.sources.notifications.service import NEWEST, NotificationService
 from mailwright.sources.notifications.statuses import FanoutStatus
 from mailwright.texts.times import count_text
 from mailwright.web.dashboard.forms import read_fields, read_values
+from mailwright.web.dashboard.readiness import readiness_of
 from mailwright.web.dashboard.shell import PageRoute, page, redirect
 from mailwright.web.session import EditorDep, ViewerDep, Visitor
 from mailwright.web.state import EngineDep
@@ -82,6 +84,7 @@ async def show_all(
         visitor,
         "notifications/list.html",
         tabs=TABS,
+        readiness=await readiness_of(engine, visitor, source=Source.NOTIFICATION),
         events=_by_event(found),
         show=wanted or "",
         statuses=list(FanoutStatus),

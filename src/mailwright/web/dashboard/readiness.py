@@ -5,6 +5,7 @@ from typing import Final
 
 from mailwright.app.sending_readiness import load_readiness
 from mailwright.app.wiring import Engine
+from mailwright.domain.message import Source
 from mailwright.domain.sending_readiness import ReadinessReason, SendingReadiness
 from mailwright.sources.campaigns.records import Campaign
 from mailwright.texts.sending_readiness import readiness_text
@@ -26,13 +27,19 @@ FIX_PATHS: Final[Mapping[ReadinessReason, str]] = {
 
 
 async def readiness_of(
-    engine: Engine, visitor: Visitor, campaign: Campaign | None = None, *, counts_consent: bool = False
+    engine: Engine,
+    visitor: Visitor,
+    campaign: Campaign | None = None,
+    *,
+    source: Source = Source.CAMPAIGN,
+    counts_consent: bool = False,
 ) -> SendingReadiness:
     return await load_readiness(
         engine.settings,
         engine.database,
         engine.clock,
         visitor.tenant_id,
+        source=source,
         sender=campaign.definition.sender if campaign is not None else None,
         counts_consent=counts_consent,
     )

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from mailwright.app.wiring import Engine
 from mailwright.audience import lists, segments
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound, NotPossibleNow
+from mailwright.domain.message import Source
 from mailwright.domain.translation import gettext, lazy_gettext, pgettext
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.sources.api.validation import RequestInvalid
@@ -44,6 +45,7 @@ from mailwright.texts.sequence_documents import (
 )
 from mailwright.texts.times import duration
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
+from mailwright.web.dashboard.readiness import readiness_of
 from mailwright.web.dashboard.shell import PageRoute, fragment, is_htmx, page, redirect
 from mailwright.web.session import EditorDep, ViewerDep, Visitor
 from mailwright.web.state import EngineDep, result_cache_of
@@ -123,7 +125,10 @@ async def show_figures(request: Request, engine: EngineDep, visitor: ViewerDep, 
 @router.get("/{sequence_id}")
 async def show(request: Request, engine: EngineDep, visitor: ViewerDep, sequence_id: str) -> Response:
     sequence = await engine.sequences.find(visitor.tenant_id, sequence_id)
-    return await page(request, visitor, "sequences/show.html", **await step_values(engine, visitor, sequence))
+    values = await step_values(engine, visitor, sequence)
+    if sequence.status is SequenceStatus.RUNNING:
+        values["readiness"] = await readiness_of(engine, visitor, source=Source.SEQUENCE)
+    return await page(request, visitor, "sequences/show.html", **values)
 
 
 @router.get("/{sequence_id}/counts")
@@ -387,6 +392,7 @@ async def _publish_page(
         "awaits_approval": isinstance(error, AwaitsApproval),
         "form": form,
         "choices": _OVERDUE_CHOICES,
+        "readiness": await readiness_of(engine, visitor, source=Source.SEQUENCE),
         "trigger": describe_trigger(sequence.draft["trigger"], await names_of(engine, visitor)),
     }
     status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK
@@ -408,6 +414,7 @@ async def _resume_page(
         "problems": [error.text] if error is not None else [],
         "form": form,
         "choices": _OVERDUE_CHOICES,
+        "readiness": await readiness_of(engine, visitor, source=Source.SEQUENCE),
     }
     status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK
     return await page(request, visitor, "sequences/resume.html", status=status, **values)
