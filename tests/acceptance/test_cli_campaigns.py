@@ -416,6 +416,18 @@ async def test_report_is_read_and_used_at_the_command_line(here: Commands) -> No
     assert (await here.ok("campaign", "winner", campaign_id)).out == "The campaign has no A/B test.\n"
 
 
+async def test_excluded_contacts_are_written_to_a_file(here: Commands) -> None:
+    campaign_id = (await here.ok(*CREATE, "--list", "news", "--var", "season=spring")).out.strip()
+    await here.ok("suppression", "create", "ada@example.com")
+    [excluded] = (await here.ok("campaign", "excluded", campaign_id, "--json")).json
+    assert (excluded["email"], excluded["reason"]) == ("ada@example.com", "suppressed")
+    await here.ok("campaign", "excluded", campaign_id, "excluded.csv", "--csv")
+    with (here.folder / "excluded.csv").open(newline="") as file:
+        assert [row["email"] for row in csv.DictReader(file)] == ["ada@example.com"]
+    none = await here.ok("campaign", "excluded", campaign_id, "--csv", "--reason", "bounced")
+    assert none.out.splitlines() == ["email,reason,explanation"]
+
+
 async def test_waves_and_guard_rails_at_the_command_line(here: Commands) -> None:
     rails = '{"complaintStopPercent": 0.2}'
     made = await here.ok(*CREATE, "--list", "news", "--var", "season=spring", "--waves", "10", "--guard-rails", rails)

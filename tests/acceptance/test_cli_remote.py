@@ -71,6 +71,27 @@ async def test_remote_campaign_is_rescheduled_duplicated_and_archived(far: Comma
     assert "No messages in doubt." in (await far.ok("campaign", "in-doubt", "list", campaign_id)).out
 
 
+async def test_remote_exclusions_are_listed_and_written_as_csv(far: Commands, api: Api) -> None:
+    for name in ("ada", "bob"):
+        await api.client.put(f"/v1/contacts/{name}@example.com", json={})
+    await api.client.post("/v1/suppressions", json={"email": "bob@example.com"})
+    draft = {"name": "News", "filter": {"domain": "example.com"}, "content": {"subject": "Hi", "body": "<p>Hi</p>"}}
+    campaign_id = (await api.client.post("/v1/campaigns", json=draft)).json()["campaignId"]
+    excluded = ("campaign", "excluded", campaign_id)
+    assert "suppressed for all email since" in (await far.ok(*excluded, "--reason", "suppressed")).out
+    on_stdout = (await far.ok(*excluded, "--csv")).out
+    titles, ada, bob = on_stdout.splitlines()
+    assert (titles, ada.partition(",")[0], bob.split(",")[:2]) == (
+        "email,reason,explanation",
+        "ada@example.com",
+        ["bob@example.com", "suppressed"],
+    )
+    await far.ok(*excluded, "bob.csv", "--csv", "--reason", "suppressed")
+    assert (far.folder / "bob.csv").read_text().splitlines() == [titles, bob]
+    unclear = await far.run(*excluded, "bob.csv")
+    assert (unclear.code, "needs --csv" in unclear.err) == (2, True)
+
+
 async def test_remote_rules_reports_and_logs_are_those_of_the_key(far: Commands) -> None:
     assert (await far.ok("retention", "set", "events", "30", "--yes")).out.endswith("is on for default: 30 days.\n")
     [events] = [each for each in (await far.ok("retention", "show", "--json")).json if each["days"]]

@@ -21,7 +21,6 @@ ACTIONS = [action for noun in load_nouns() for action in noun.actions]
 HAND_WRITTEN = {
     "articles": 13,
     "campaign_approvals": 11,
-    "campaign_exclusions": 1,
     "campaign_reports": 8,
     "contact_events": 1,
     "contacts": 2,

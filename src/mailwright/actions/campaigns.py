@@ -14,6 +14,7 @@ from mailwright.actions.declaration import (
     AgentTool,
     Argument,
     Badge,
+    CsvFile,
     Line,
     Moment,
     Noun,
@@ -26,11 +27,13 @@ from mailwright.actions.exclusions import (
     ExcludedContactListResponse,
     ExclusionCountResponse,
     ExclusionPage,
+    ExclusionQuery,
     excluded_contact_response,
+    excluded_csv,
     exclusion_count_responses,
 )
 from mailwright.app.templates import make_templates
-from mailwright.audience.exclusions import NamedAudience, list_excluded
+from mailwright.audience.exclusions import NamedAudience, excluded_contacts, list_excluded
 from mailwright.content.presend_checks import PresendContext, PresendIssue
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.campaign import INDEFINITELY, CampaignStatus, QueueStatus
@@ -1205,14 +1208,23 @@ async def detach(at: Context, campaign_id: str, attachment_id: str) -> CampaignA
     return _attachments(await campaigns(at).detach(actor(at), campaign_id, attachment_id))
 
 
+@noun.get("/{campaignId}/excluded.csv")
+async def download_excluded(at: Context, campaign_id: str, query: ExclusionQuery) -> CsvFile:
+    """Download the excluded contacts with their reasons as CSV."""
+    found = excluded_contacts(at.database, await _audience(at, campaign_id), at.clock.now(), reason=query.reason)
+    return CsvFile(excluded_csv(found), f"excluded-{campaign_id}.csv")
+
+
 @noun.get(
     "/{campaignId}/excluded",
+    command="excluded",
+    csv=download_excluded,
     shown=Table("contacts", {"Address": "email", "Reason": "explanation"}, nothing="Nobody is excluded."),
     command_defaults={"limit": 100},
 )
 async def excluded(at: Context, campaign_id: str, page: ExclusionPage) -> ExcludedContactListResponse:
     """List the contacts in the audience who may not receive the campaign, with the reason for each."""
-    named = await audience(at, campaign_id)
+    named = await _audience(at, campaign_id)
     after = decode_cursor("excluded", page.cursor)[0] if page.cursor is not None else 0
     async with at.database.read() as tx:
         found = await list_excluded(tx, named, at.clock.now(), limit=page.limit, after=after, reason=page.reason)
@@ -1222,7 +1234,7 @@ async def excluded(at: Context, campaign_id: str, page: ExclusionPage) -> Exclud
     )
 
 
-async def audience(at: Context, campaign_id: str) -> NamedAudience:
+async def _audience(at: Context, campaign_id: str) -> NamedAudience:
     campaign = await find(at, campaign_id)
     async with at.database.read() as tx:
         return await named_audience(tx, at.tenant_id, campaign.definition)

@@ -161,6 +161,11 @@ class CsvFile:
     name: str = ""
 
 
+async def one_part(content: bytes) -> AsyncIterator[bytes]:
+    """Yield a file that is in memory."""
+    yield content
+
+
 class OtherStatus(NamedTuple):
     """Another HTTP status, for some results of an action."""
 
@@ -202,6 +207,7 @@ class DeclaredAction:
     result: type[ResponseModel] | None  # None: no result, a file, or a dict of any form
     file_body: FileBody | None
     is_csv: bool  # whether the result is a `CsvFile`
+    csv: "DeclaredAction | None"  # makes the file that the command writes with --csv
 
     @property
     def name(self) -> str:
@@ -315,6 +321,7 @@ class Noun:
         conflicts: bool = False,
         command_defaults: Mapping[str, Any] | None = None,
         body: FileBody | None = None,
+        csv: Callable[..., Awaitable[CsvFile]] | None = None,
     ) -> Callable[[Run], Run]:
         """Declare an action. Python refuses a declaration without `scope` and `audit` when its module is imported.
 
@@ -364,6 +371,7 @@ class Noun:
                 result=result,
                 file_body=body,
                 is_csv=hints["return"] is CsvFile,
+                csv=None if csv is None else self.find(csv),
             )
             self.actions.append(action)
             return run

@@ -1,20 +1,19 @@
 """Models and texts of contacts who are excluded from an audience."""
 
-import csv
-import io
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Final
 
 from pydantic import Field
 
-from mailwright.audience.csv_cells import escape_formula
+from mailwright.audience.csv_cells import csv_parts
 from mailwright.audience.eligibility import Exclusion
 from mailwright.audience.exclusions import ExcludedContact
 from mailwright.audience.suppressions import scope_text
 from mailwright.domain.translation import lazy_gettext
 from mailwright.schemas.base import ResponseModel
 from mailwright.schemas.paging import Page
+from mailwright.sources.api.fields import RequestModel
 
 EXCLUSION_TEXT: Final[Mapping[Exclusion, str]] = {
     Exclusion.BOUNCED: lazy_gettext("the address bounced"),
@@ -23,12 +22,14 @@ EXCLUSION_TEXT: Final[Mapping[Exclusion, str]] = {
     Exclusion.UNCONFIRMED: lazy_gettext("subscription not confirmed"),
     Exclusion.NOT_SUBSCRIBED: lazy_gettext("no subscription and no other legal basis"),
 }
-EXCLUSION_COLUMNS: Final = ("email", "reason", "explanation")
-_CHUNK_ROWS: Final = 500
 
 
-class ExclusionPage(Page):
+class ExclusionQuery(RequestModel):
     reason: Annotated[Exclusion | None, Field(description="Only contacts who are excluded for this reason.")] = None
+
+
+class ExclusionPage(ExclusionQuery, Page):
+    """A page of excluded contacts."""
 
 
 class ExclusionCountResponse(ResponseModel):
@@ -84,19 +85,6 @@ def exclusion_sentence(counts: Mapping[Exclusion, int]) -> str:
     return f"Excluded: {sum(counts.values()):,} ({parts})." if parts else ""
 
 
-async def excluded_csv(rows: AsyncIterator[ExcludedContact]) -> AsyncIterator[str]:
-    """Yield chunks of CSV. Cells that a spreadsheet would run as a formula are escaped."""
-    chunk = [EXCLUSION_COLUMNS]
-    async for row in rows:
-        chunk.append((escape_formula(row.email), row.reason.value, escape_formula(exclusion_text(row))))
-        if len(chunk) >= _CHUNK_ROWS:
-            yield _lines(chunk)
-            chunk = []
-    if chunk:
-        yield _lines(chunk)
-
-
-def _lines(rows: list[tuple[str, str, str]]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\r\n").writerows(rows)
-    return text.getvalue()
+def excluded_csv(contacts: AsyncIterable[ExcludedContact]) -> AsyncIterator[str]:
+    rows = ((each.email, each.reason.value, exclusion_text(each)) async for each in contacts)
+    return csv_parts(("email", "reason", "explanation"), rows)

@@ -74,11 +74,13 @@ async def list_excluded(
     return [ExcludedContact(row.id, row.email, Exclusion(row.reason), entries.get(row.email)) for row in rows]
 
 
-async def excluded_contacts(database: Database, named: NamedAudience, now: Instant) -> AsyncIterator[ExcludedContact]:
+async def excluded_contacts(
+    database: Database, named: NamedAudience, now: Instant, *, reason: Exclusion | None = None
+) -> AsyncIterator[ExcludedContact]:
     after = 0
     while True:
         async with database.read() as tx:
-            page = await list_excluded(tx, named, now, limit=PAGE, after=after)
+            page = await list_excluded(tx, named, now, limit=PAGE, after=after, reason=reason)
         for each in page:
             yield each
         if len(page) < PAGE:

@@ -27,7 +27,6 @@ from mailwright.app.destinations import find_sent_to
 from mailwright.app.sending_readiness import load_readiness
 from mailwright.app.templates import make_templates
 from mailwright.cli import campaign_input, campaign_reports
-from mailwright.cli.campaign_excluded import excluded_command
 from mailwright.cli.campaign_options import (
     Alone,
     Attach,
@@ -611,7 +610,6 @@ def report_command(
     _run(work)
 
 
-app.command("excluded")(excluded_command)
 app.command("figures")(campaign_reports.figures_command)
 app.command("history")(campaign_reports.history_command)
 app.command("segment")(campaign_reports.segment_command)

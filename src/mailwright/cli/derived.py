@@ -29,6 +29,7 @@ from mailwright.actions.declaration import (
     Aside,
     Badge,
     Cell,
+    CsvFile,
     DeclaredAction,
     Details,
     FromFile,
@@ -40,14 +41,15 @@ from mailwright.actions.declaration import (
     TwoLines,
     Upload,
     camel_case,
+    one_part,
 )
 from mailwright.actions.inputs import find_annotation, help_of, plain_type, read_input
 from mailwright.cli import remote
 from mailwright.cli.exit_codes import NEGATIVE
 from mailwright.cli.json_input import json_object, parse_json
 from mailwright.cli.opening import Installation, find_tenant, run, show_zone_of
-from mailwright.cli.options import Json, Tenant, TenantOrAll, Yes, command, confirm, group
-from mailwright.cli.output import aside, clock_time, display, out, print_json, print_rows, two_lines
+from mailwright.cli.options import Csv, CsvTarget, Json, Tenant, TenantOrAll, Yes, command, confirm, group
+from mailwright.cli.output import aside, clock_time, display, out, print_json, print_rows, two_lines, write_parts
 from mailwright.domain.clock import to_instant
 from mailwright.domain.errors import InvalidInput
 from mailwright.outbox import tenants
@@ -99,6 +101,12 @@ def make_command(action: DeclaredAction) -> Callable[..., None]:
         if action.question is not None:
             confirm(action.question.format_map(given), yes=given.pop("yes"))
         path = {name: given.pop(name) for name in action.parameters}
+        target, wants_csv = given.pop("target", None), given.pop("as_csv", False)
+        if action.csv is not None and wants_csv:
+            perform(action.csv, _values(action.csv, given), path=path, tenant=tenant, target=target)
+            return
+        if target is not None:
+            raise typer.BadParameter("needs --csv", param_hint="FILE")
         values = {
             **_written(action, given.pop("file", None), partial(perform, path=path, tenant=tenant)),
             **_values(action, given),
@@ -112,6 +120,8 @@ def make_command(action: DeclaredAction) -> Callable[..., None]:
             metavar="FILE", exists=True, dir_okay=False, help=action.file_body.help, show_default=False
         )
         parameters.append(_parameter("upload", Annotated[Path, argument]))
+    if action.csv is not None:
+        parameters += [_parameter("target", CsvTarget, default=None), _parameter("as_csv", Csv, default=False)]
     parameters += [
         _field_parameter(action, name, field)
         for name, field in fields.items()
@@ -139,12 +149,17 @@ def perform(
     tenant: str | None = tenants.DEFAULT,
     creates: bool = False,
     upload: Path | None = None,
+    target: Path | None = None,
 ) -> Any:
-    """Run the action on this installation, or with `--server` on another one. `values` has the names of the API."""
+    """Run the action on this installation, or with `--server` on another one. `values` has the names of the API.
+
+    If the result is a file, it is written to `target`, or to stdout.
+    """
     if remote.server() is not None:
-        return _read_pages(action, partial(_call, action, path=path, tenant=tenant, upload=upload), values)
+        call = partial(_call, action, path=path, tenant=tenant, upload=upload, target=target)
+        return _read_pages(action, call, values)
     creates = creates or action.status == HTTPStatus.CREATED
-    work = partial(_run, action, path=path, tenant=tenant, creates=creates, upload=upload)
+    work = partial(_run, action, path=path, tenant=tenant, creates=creates, upload=upload, target=target)
     return _read_pages(action, work, values)
 
 
@@ -161,6 +176,7 @@ def _run(
     tenant: str | None,
     creates: bool,
     upload: Path | None,
+    target: Path | None,
 ) -> Any:
     """Run the action on this installation. If `tenant` is None, on all tenants."""
 
@@ -179,13 +195,20 @@ def _run(
         given: list[Any] = [*path.values(), *file, *await read_input(action, context, body)]
         if action.query is not None:
             given.append(parse(action.query, query))
-        return await action.run(context, *given)
+        result = await action.run(context, *given)
+        return await write_parts(result.parts, target) if isinstance(result, CsvFile) else result
 
     return run(work, creates=creates)
 
 
 def _call(
-    action: DeclaredAction, values: dict[str, Any], *, path: Mapping[str, str], tenant: str | None, upload: Path | None
+    action: DeclaredAction,
+    values: dict[str, Any],
+    *,
+    path: Mapping[str, str],
+    tenant: str | None,
+    upload: Path | None,
+    target: Path | None,
 ) -> Any:
     """Run the action on another server. Its API key decides the tenant."""
     if tenant not in (None, tenants.DEFAULT):
@@ -194,6 +217,8 @@ def _call(
     body = {"body": given} if action.has_body else {}
     query = query if action.has_body else {**given, **query}
     content = remote.request(action.method, action.url(path), query=_query(query), file=upload, **body)
+    if action.is_csv:
+        return asyncio.run(write_parts(one_part(content), target))
     if action.result is None:
         return json.loads(content) if content else None
     try:

@@ -1,6 +1,7 @@
 """Options that several commands share."""
 
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -9,6 +10,10 @@ from mailwright.domain.errors import InvalidInput
 from mailwright.domain.record_state import RecordState
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Csv = Annotated[bool, typer.Option("--csv", help="Write CSV.")]
+CsvTarget = Annotated[
+    Path | None, typer.Argument(metavar="[FILE]", help="The file that --csv writes.", show_default="stdout")
+]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 Tenant = Annotated[str, typer.Option("--tenant", help="Tenant name.")]
 TenantOrAll = Annotated[

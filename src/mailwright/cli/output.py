@@ -23,15 +23,15 @@ class Display:
     zone: tzinfo = UTC
 
 
-async def write_parts(parts: AsyncIterable[str], file: Path | None) -> None:
+async def write_parts(parts: AsyncIterable[bytes | str], file: Path | None) -> None:
     """Write a long text to a file as its parts arrive. If `file` is None or `-`, write to stdout."""
     if file is None or str(file) == "-":
         async for part in parts:
-            sys.stdout.write(part)
+            sys.stdout.buffer.write(part.encode() if isinstance(part, str) else part)
         return
-    with await asyncio.to_thread(file.open, "w", encoding="utf-8", newline="") as opened:
+    with await asyncio.to_thread(file.open, "wb") as opened:
         async for part in parts:
-            opened.write(part)
+            opened.write(part.encode() if isinstance(part, str) else part)
 
 
 display = Display()

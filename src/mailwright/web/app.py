@@ -13,7 +13,6 @@ from mailwright.web import manual
 from mailwright.web.api import (
     articles,
     campaign_approvals,
-    campaign_exclusions,
     campaign_reports,
     contact_events,
     contacts,
@@ -50,7 +49,6 @@ API = (
     email,
     contacts,
     contact_events,
-    campaign_exclusions,
     campaign_approvals,
     campaign_reports,
     articles,

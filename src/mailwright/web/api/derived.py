@@ -1,7 +1,7 @@
 """HTTP routes of the actions, with their OpenAPI description."""
 
 import inspect
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Annotated, Any, Final
@@ -11,7 +11,7 @@ from starlette.responses import Response, StreamingResponse
 
 from mailwright.access.api_keys import Caller
 from mailwright.actions import load_nouns
-from mailwright.actions.declaration import READ, CsvFile, DeclaredAction, FileBody, Noun, Upload, camel_case
+from mailwright.actions.declaration import READ, CsvFile, DeclaredAction, FileBody, Noun, Upload, camel_case, one_part
 from mailwright.actions.inputs import read_input
 from mailwright.web.api.caller import CallerDep
 from mailwright.web.api.openapi import (
@@ -96,11 +96,7 @@ async def _upload(request: Request, body: FileBody) -> Upload:
     if body.max_bytes is None:
         return Upload(name_of_body(request), stream_body(request))
     file = await read_upload(request, body.max_bytes)
-    return Upload(file.name, _one_part(file.content))
-
-
-async def _one_part(content: bytes) -> AsyncIterator[bytes]:
-    yield content
+    return Upload(file.name, one_part(file.content))
 
 
 def csv_response(file: CsvFile) -> Response:

@@ -5,13 +5,15 @@ from typing import Any, Final
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from mailwright.actions.exclusions import EXCLUSION_TEXT, exclusion_text
+from mailwright.actions.campaigns import download_excluded
+from mailwright.actions.exclusions import EXCLUSION_TEXT, ExclusionQuery, exclusion_text
 from mailwright.audience.eligibility import Exclusion
 from mailwright.audience.exclusions import NamedAudience, count_excluded, list_excluded
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.sources.campaigns.checks import named_audience
 from mailwright.sources.campaigns.records import Campaign
-from mailwright.web.api.campaign_exclusions import excluded_file
+from mailwright.web.api.derived import csv_response
+from mailwright.web.context import visitor_context
 from mailwright.web.dashboard.shell import PageRoute, page
 from mailwright.web.session import ViewerDep, Visitor
 from mailwright.web.state import EngineDep
@@ -49,10 +51,9 @@ async def show(
 
 
 @router.get("/{campaign_id}/excluded.csv")
-async def download(engine: EngineDep, visitor: ViewerDep, campaign_id: str) -> Response:
+async def download(request: Request, visitor: ViewerDep, campaign_id: str) -> Response:
     """Download the same file as from the API."""
-    _, named = await _audience(engine, visitor, campaign_id)
-    return excluded_file(engine, named, campaign_id)
+    return csv_response(await download_excluded(visitor_context(request, visitor), campaign_id, ExclusionQuery()))
 
 
 async def _audience(engine: EngineDep, visitor: Visitor, campaign_id: str) -> tuple[Campaign, NamedAudience]:
