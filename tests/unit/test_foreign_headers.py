@@ -85,11 +85,13 @@ def read_raw(content: bytes) -> None:
 
 def read_fields(content: bytes) -> None:
     with suppress(UnreadableMime):  # The message fails with the reason.
-        parse_mime(content)
+        parsed = parse_mime(content)
+        assert "".join((parsed.subject, parsed.text or "", parsed.html or "")).encode() is not None
 
 
 def show(content: bytes) -> None:
     email = parse_email(content)
+    assert "".join((email.text or "", email.html or "")).encode() is not None
     assert email.date is None or email.date is not None
     for name, value in email.headers:
         assert f"{name}: {value}".encode() is not None
@@ -128,6 +130,15 @@ def test_any_text_is_decoded(value: str) -> None:
 def test_emails_with_damaged_headers_are_read(reader: str, value: str) -> None:
     for boundary in ("boundary=edge; ", ""):
         READERS[reader](an_email(value, boundary))
+
+
+@pytest.mark.parametrize(
+    "charset", ["idna", "punycode", "undefined", "utf-7", "unicode_escape", "rot13", "zlib", "a\0b", "unknown", ""]
+)
+@pytest.mark.parametrize("reader", READERS)
+def test_text_in_any_charset_is_read(reader: str, charset: str) -> None:
+    head = "From: ann@example.com\r\nTo: bob@example.com\r\nSubject: Hello\r\n"
+    READERS[reader](f"{head}Content-Type: text/plain; charset={charset}\r\n\r\nHe+2AA-l".encode() + b"\xfflo\r\n")
 
 
 @UNHURRIED

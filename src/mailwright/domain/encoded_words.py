@@ -34,6 +34,23 @@ def decode_words(value: str) -> str:
     return "".join(_pieces(value)).encode("utf-8", "replace").decode()
 
 
+def decode_charset(content: bytes, charset: str, errors: str = "strict") -> str | None:
+    """Decode bytes in a declared charset. Return None if it is no charset of email, or they do not fit it."""
+    name = charset.lower()
+    if name in _NOT_CHARSETS:
+        return None
+    for each in (name, _SUCCESSORS.get(name, "")):
+        with suppress(LookupError, ValueError):  # The charset is unknown or its name invalid, or the bytes are.
+            return content.decode(each, errors)
+    return None
+
+
+def decode_text(content: bytes, charset: str) -> str:
+    """Decode the text of a part of an email. Bytes that do not fit are replaced, and other charsets read as UTF-8."""
+    text = decode_charset(content, charset, "replace") or content.decode("utf-8", "replace")
+    return text.encode("utf-8", "replace").decode()  # UTF-7 can produce lone surrogates.
+
+
 def _pieces(value: str) -> Iterator[str]:
     """Yield the text between the words and the decoded words.
 
@@ -73,15 +90,5 @@ def _bytes(encoding: str, text: str) -> bytes | None:
 def _text(content: bytes, charset: str) -> str | None:
     """Decode with the stated charset, otherwise as UTF-8. Return None if the charset is unknown and it is not UTF-8."""
     attempts = (charset, "strict"), ("utf-8", "strict"), (charset, "replace")
-    found = (_decode(content, name, errors) for name, errors in attempts)
+    found = (decode_charset(content, name, errors) for name, errors in attempts)
     return next((text for text in found if text is not None), None)
-
-
-def _decode(content: bytes, charset: str, errors: str) -> str | None:
-    name = charset.lower()
-    if name in _NOT_CHARSETS:
-        return None
-    for each in (name, _SUCCESSORS.get(name, "")):
-        with suppress(LookupError, ValueError):  # The charset is unknown or its name invalid, or the bytes are.
-            return content.decode(each, errors)
-    return None

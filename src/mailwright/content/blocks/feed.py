@@ -17,6 +17,7 @@ from xml.parsers import expat
 import orjson
 
 from mailwright.content.text import from_html
+from mailwright.domain.encoded_words import decode_charset
 from mailwright.domain.errors import InvalidInput
 from mailwright.domain.foreign_json import load_json
 from mailwright.domain.translation import lazy_gettext
@@ -54,10 +55,13 @@ _ROOT: Final = re.compile(r"<[A-Za-z_][\w.:-]*")
 _TEXT_AFTER_THE_END: Final = expat.errors.codes[expat.errors.XML_ERROR_JUNK_AFTER_DOC_ELEMENT]
 _DECLARED: Final = re.compile(rb"""<\?xml[^>]{0,100}?encoding\s*=\s*["']([\w.:-]{1,40})["']""")
 _CONTROL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
-_CDATA: Final = re.compile(r"(<!\[CDATA\[.*?\]\]>)", re.DOTALL)
+# Possessive and atomic groups keep the time linear, whatever a feed contains.
+_CDATA: Final = re.compile(r"(<!\[CDATA\[(?>.*?(?:\]\]>|\Z)))", re.DOTALL)
 _AMPERSAND: Final = re.compile(r"&(?!(?:amp|lt|gt|quot|apos|#\d{1,7}|#x[0-9a-fA-F]{1,6});)(\w{1,32};)?")
-_PAGE: Final = re.compile(r"(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html)\b", re.IGNORECASE | re.DOTALL)
-_LINK_TO_FEED: Final = re.compile(r"<link\b[^>]*application/(?:rss|atom|feed)\+(?:xml|json)[^>]*>", re.IGNORECASE)
+_PAGE: Final = re.compile(r"(?><!--.*?-->\s*)*+<(?:!doctype\s+html|html)\b", re.IGNORECASE | re.DOTALL)
+_LINK_TO_FEED: Final = re.compile(
+    r"<link\b[^<>]{0,1000}?application/(?:rss|atom|feed)\+(?:xml|json)[^<>]{0,1000}>", re.IGNORECASE
+)
 _HREF: Final = re.compile(r"""\bhref\s*=\s*["']?([^"'\s>]+)""", re.IGNORECASE)
 _INLINE_TAG: Final = re.compile(
     r"</?(?:a|abbr|b|br|cite|code|del|em|font|h[1-6]|i|img|ins|mark|p|q|s|small|span|strong|sub|sup|tt|u|wbr)\b[^<>]*>",
@@ -113,12 +117,9 @@ def _decode(source: bytes) -> str:
         return source.decode("utf-16-le" if source.startswith(b"<") else "utf-16-be", "replace")
     declared = found[1].decode() if (found := _DECLARED.match(source.lstrip())) else "utf-8"
     # Only encodings such as ISO-2022-JP use the escape character.
-    for encoding in (declared, "utf-8") if b"\x1b" in source else ("utf-8", declared):
-        try:
-            return source.decode(encoding)
-        except (UnicodeError, LookupError):
-            continue
-    return source.decode("windows-1252", "replace")
+    order = (declared, "utf-8") if b"\x1b" in source else ("utf-8", declared)
+    found = (decode_charset(source, each) for each in order)
+    return next((text for text in found if text is not None), source.decode("windows-1252", "replace"))
 
 
 # JSON Feed.
@@ -140,7 +141,7 @@ def _json_items(text: str, url: str) -> Iterator[FeedItem]:
 def _json_item(fields: Mapping[str, Any], url: str) -> FeedItem:
     def text(*names: str) -> str:
         found = next((fields[name] for name in names if fields.get(name)), "")
-        return str(found).strip() if isinstance(found, str | int) else ""
+        return _CONTROL.sub("", str(found)).strip() if isinstance(found, str | int) else ""
 
     return _make_item(
         title=text("title"),
@@ -162,7 +163,7 @@ def _xml_items(text: str, url: str) -> Iterator[FeedItem]:
     elements = [element for element in root.iter() if _name(element) in ("item", "entry")]
     if not elements and _name(root) not in ("rss", "feed", "RDF"):
         raise InvalidFeed(_NOT_A_FEED, field="url")
-    base = urljoin(url, root.get(_BASE, ""))
+    base = _absolute(url, root.get(_BASE, "")) or url
     for element in elements:
         yield _item(element, base)
 
@@ -173,7 +174,8 @@ def _page_refusal(text: str, url: str) -> str:
     address = _HREF.search(link[0]) if link else None
     if address is None:
         return _NOT_A_FEED
-    feed = urljoin(url, unescape(address[1]))[:500]
+    if not (feed := _absolute(url, unescape(address[1]))[:500]):
+        return _NOT_A_FEED
     return lazy_gettext("This is not an RSS or Atom feed, but a web page. Its feed is {feed}", feed=feed)
 
 
@@ -271,7 +273,7 @@ def _item(element: Element, base: str) -> FeedItem:
         summary=_text(summary),
         image=next(_images(element), ""),
         guid=_text(guid) or element.get(_ABOUT, ""),
-        base=urljoin(base, element.get(_BASE, "")),
+        base=_absolute(base, element.get(_BASE, "")) or base,
     )
 
 

@@ -11,7 +11,7 @@ from email.parser import BytesParser
 from email.utils import getaddresses
 from typing import Any, cast
 
-from mailwright.domain.encoded_words import decode_words
+from mailwright.domain.encoded_words import decode_text, decode_words
 from mailwright.providers.parsed_mime.parse_own_mime import ADDRESSES
 from mailwright.providers.parsed_mime.parsed_message import ParsedAttachment, ParsedMailbox, ParsedMessage
 
@@ -105,10 +105,7 @@ def _leaves(message: MIMEPart) -> Iterator[MIMEPart]:
 
 def _text(part: MIMEPart) -> str:
     data = cast("bytes", part.get_payload(decode=True) or b"")
-    try:
-        text = data.decode(part.get_content_charset("utf-8"), "replace")
-    except LookupError:  # The character set is unknown.
-        text = data.decode("utf-8", "replace")
+    text = decode_text(data, part.get_content_charset("utf-8"))
     return text.replace("\r\n", "\n")
 
 

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from mailwright.domain.clock import SECOND, Instant
-from mailwright.domain.encoded_words import decode_words
+from mailwright.domain.encoded_words import decode_text, decode_words
 from mailwright.domain.errors import NotFound
 from mailwright.domain.sizes import size_text
 from mailwright.domain.translation import gettext, lazy_gettext, lazy_pgettext
@@ -98,9 +98,9 @@ def parse_email(source: bytes) -> ParsedEmail:
         kind, content = part.get_content_type(), _content(part)
         is_attachment = part.get_content_disposition() == "attachment"
         if kind == "text/html" and html is None and not is_attachment:
-            html = _decode_text(part, content)
+            html = _text_of(part, content)
         elif kind == "text/plain" and text is None and not is_attachment:
-            text = _decode_text(part, content)
+            text = _text_of(part, content)
         else:
             cid = str(part.get("Content-ID", "")).strip("<> ")
             if cid and kind.startswith("image/"):
@@ -158,11 +158,8 @@ def _content(part: Message) -> bytes:
     return found if isinstance(found, bytes) else b""
 
 
-def _decode_text(part: Message, content: bytes) -> str:
-    try:
-        return content.decode(part.get_content_charset() or "utf-8", "replace")
-    except LookupError:
-        return content.decode("utf-8", "replace")
+def _text_of(part: Message, content: bytes) -> str:
+    return decode_text(content, part.get_content_charset() or "utf-8")
 
 
 def readable(value: str) -> str:

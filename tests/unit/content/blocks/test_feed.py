@@ -153,6 +153,58 @@ def test_atom_feed_with_undeclared_prefix_is_read() -> None:
     assert [item.link for item in read_feed(document.replace("a:", "atom:").encode())] == ["https://blog.example/1"]
 
 
+@pytest.mark.parametrize(
+    "document",
+    [
+        "<!-- a -->\n" * 1_500 + BLOG.format(ns=""),
+        BLOG.format(ns="") + "<!-- a -->" * 50_000,
+        BLOG.format(ns="") + "<![CDATA[" * 100_000,
+        BLOG.format(ns="") + "<a " * 400_000,
+    ],
+    ids=["comments before", "comments after", "open CDATA", "open tags"],
+)
+def test_repeated_markup_is_read_in_linear_time(document: str) -> None:
+    [item] = read_feed(document.encode())
+    assert item.title == "Post & more"
+
+
+@pytest.mark.parametrize("repeated", ["<link ", "<link type=application/rss+xml ", "<!-- a -->", "<![CDATA["])
+def test_page_with_repeated_markup_is_refused_in_linear_time(repeated: str) -> None:
+    with pytest.raises(InvalidFeed):
+        read_feed(f"<html>{repeated * 100_000}".encode())
+
+
+@pytest.mark.parametrize("charset", ["idna", "punycode", "undefined", "unicode_escape", "rot13", "unknown"])
+def test_declared_codec_that_is_no_charset_is_ignored(charset: str) -> None:
+    for item in ("<title>Caf\xe9</title>", "<title>Caf\xe9 \\x41\x1b</title>"):
+        [found] = read_feed(rss(item, head=declared(charset), encoding="windows-1252"))
+        assert found.title in ("Café", "Café \\x41")
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        '<rss xml:base="http://["><channel><item><title>One</title><link>/1</link></item></channel></rss>',
+        '<rss><channel><item xml:base="http://["><title>One</title><link>/1</link></item></channel></rss>',
+    ],
+)
+def test_damaged_base_of_links_is_ignored(document: str) -> None:
+    assert read_feed(document.encode(), URL) == [FeedItem("One", "https://blog.example/1")]
+
+
+def test_page_with_a_damaged_link_to_its_feed_is_refused() -> None:
+    with pytest.raises(InvalidFeed, match="choose the address of the feed itself"):
+        read_feed(b'<html><link type="application/rss+xml" href="http://[">', URL)
+
+
+def test_control_characters_of_json_feeds_are_removed() -> None:
+    item = '{"id": "a\\u0000b", "title": "One\\u0000", "url": "/1\\u0000", "content_html": "\\u0001<p>\\u0000Hi</p>"}'
+    source = f'{{"version": "https://jsonfeed.org/version/1", "items": [{item}]}}'
+    assert read_feed(source.encode(), URL) == [
+        FeedItem("One", "https://blog.example/1", summary_html="<p>Hi</p>", guid="ab")
+    ]
+
+
 @settings(deadline=None, max_examples=examples(50))
 @given(st.text(max_size=200), st.integers(0, 300), st.text(max_size=20))
 def test_any_feed_is_read_or_refused(before: str, place: int, after: str) -> None:
