@@ -2,12 +2,14 @@
 
 import asyncio
 import random
+from contextlib import suppress
 
 from sqlalchemy import func, or_, select, update
 
 from mailwright.audience.erasure import erase
 from mailwright.audience.erasure_state import Erasure
 from mailwright.domain.clock import DAY, SystemClock
+from mailwright.domain.errors import NotDurable
 from mailwright.domain.states import CLAIMABLE, Status
 from mailwright.storage.tables import contacts, deliveries, erasures, messages
 from tests.builders import DEFAULT_TENANT, a_message, a_newsletter
@@ -17,6 +19,7 @@ from tests.faults.stage import Stage
 SEED = 20_261_118
 MESSAGES_EACH = 4
 SECONDS_TO_FINISH = 60
+TRIES = 20
 
 
 async def run(stage: Stage, *, kills: int, people: int) -> Figures:
@@ -65,7 +68,11 @@ async def _wait_for_attempts(stage: Stage) -> None:
 
 
 async def _erase(stage: Stage, email: str) -> Erasure:
-    return await erase(stage.database, SystemClock(), DEFAULT_TENANT, email, actor="faults")
+    """Erase a contact. Like a client of the API, try again while the database is busy."""
+    for _ in range(TRIES):
+        with suppress(NotDurable):
+            return await erase(stage.database, SystemClock(), DEFAULT_TENANT, email, actor="faults")
+    raise NotDurable
 
 
 async def _begun(stage: Stage, emails: list[str]) -> set[str]:

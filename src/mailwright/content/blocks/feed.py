@@ -118,8 +118,8 @@ def _decode(source: bytes) -> str:
     declared = found[1].decode() if (found := _DECLARED.match(source.lstrip())) else "utf-8"
     # Only encodings such as ISO-2022-JP use the escape character.
     order = (declared, "utf-8") if b"\x1b" in source else ("utf-8", declared)
-    found = (decode_charset(source, each) for each in order)
-    return next((text for text in found if text is not None), source.decode("windows-1252", "replace"))
+    texts = (decode_charset(source, each) for each in order)
+    return next((text for text in texts if text is not None), source.decode("windows-1252", "replace"))
 
 
 # JSON Feed.
