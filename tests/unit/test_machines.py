@@ -68,12 +68,46 @@ def test_programs_are_recognised(agent: str) -> None:
 
 @pytest.mark.parametrize("agent", PEOPLE)
 def test_email_programs_of_people_are_not_machines(agent: str) -> None:
-    assert not is_machine_request({"user-agent": agent}, "203.0.113.9")
+    assert not is_machine_request({"user-agent": agent}, "203.0.113.9", is_click=False)
+
+
+@pytest.mark.parametrize(
+    "agent",
+    [
+        "Mozilla/4.0 (compatible; ms-office; MSOffice 16)",
+        "Viber/13.3.0.5",
+        "GoogleDocs; apps-spreadsheets",
+        "PostmanRuntime/7.32.1",
+        "reqwest/0.11.4",
+        "Vade Secure",
+        "FortiGuard-URL",
+        "node",
+        "Microsoft Outlook 16.0",
+    ],
+)
+def test_link_is_followed_by_browsers_only(agent: str) -> None:
+    assert is_machine_request({"user-agent": agent}, None, is_click=True)
+    assert is_machine_report(agent, is_click=True)
+    assert not is_machine_report(agent, is_click=False)
+
+
+@pytest.mark.parametrize(
+    "agent",
+    [
+        BROWSER,
+        "Opera/9.80 (J2ME/MIDP; Opera Mini/9.80) Presto/2.12",
+        "Lynx/2.8.9rel.1 libwww-FM/2.14",
+        "w3m/0.5.3",
+        "Mozilla/5.0 (Linux; Android 13; CUBOT NOTE 20) AppleWebKit/537.36 Chrome/116.0 Mobile Safari/537.36",
+    ],
+)
+def test_click_in_a_browser_counts_as_a_persons(agent: str) -> None:
+    assert not is_machine_request({"user-agent": agent}, None, is_click=True)
 
 
 @pytest.mark.parametrize("name", ["purpose", "sec-purpose", "x-moz"])
 def test_prefetching_browsers_are_machines(name: str) -> None:
-    assert is_machine_request({"user-agent": BROWSER, name: "prefetch"}, None)
+    assert is_machine_request({"user-agent": BROWSER, name: "prefetch"}, None, is_click=True)
 
 
 @pytest.mark.parametrize(
@@ -81,9 +115,9 @@ def test_prefetching_browsers_are_machines(name: str) -> None:
     [("40.94.31.2", True), ("::ffff:40.94.31.2", True), ("104.47.1.1", True), ("not-an-ip", False)],
 )
 def test_networks_of_scanners_are_machines(address: str, is_machine: bool) -> None:
-    assert is_machine_request({"user-agent": BROWSER}, address) is is_machine
+    assert is_machine_request({"user-agent": BROWSER}, address, is_click=True) is is_machine
 
 
 def test_report_without_user_agent_says_nothing() -> None:
-    assert not is_machine_report(None)
-    assert is_machine_report("YahooMailProxy; https://help.yahoo.com/kb/yahoo-mail-proxy-SLN28749.html")
+    assert not is_machine_report(None, is_click=True)
+    assert is_machine_report("YahooMailProxy; https://help.yahoo.com/kb/yahoo-mail-proxy-SLN28749.html", is_click=False)

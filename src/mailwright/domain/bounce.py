@@ -53,6 +53,9 @@ _STATUS = tuple((re.compile(translate(pattern)), kind) for pattern, kind in _BY_
 _ADDRESS = re.compile(r"[<\"']?[^\s<>@:;,()\"'\[\]]{1,64}@[^\s<>@:;,()\"'\[\]]{1,253}[>\"']?")
 # A link may contain any word as well.
 _LINK = re.compile(r"\bhttps?://[^\s>\"')\]]{1,500}")
+# A reason as a name of a program: err_no_such_user, SenderNotVerified.
+_IDENTIFIER = re.compile(r"\b[A-Za-z]{1,30}(?:_[A-Za-z]{1,30}){1,8}\b|\b[A-Z]?[a-z]{2,30}(?:[A-Z][a-z]{2,30}){1,8}\b")
+_WORD_START = re.compile(r"_|(?<=[a-z])(?=[A-Z])")
 _HOST = re.compile(r"(?<!\S)[^\s\[]{1,255}\[[0-9a-f.:]{2,45}\]")
 
 
@@ -120,11 +123,18 @@ class _Phrases:
 
 @lru_cache(maxsize=256)  # Cached because a report may repeat one text for a thousand recipients.
 def _find_phrases(text: str) -> _Phrases:
-    words = " ".join(decode_words(text).lower().replace("\u2019", "'").split())
+    decoded = _split_identifiers(decode_words(text))
+    words = " ".join(decoded.lower().replace("\u2019", "'").split())
     words = _HOST.sub("host", _ADDRESS.sub("address", words))
     texts = (*[words] * 5, _LINK.sub("link", words))  # only the suggestive phrases
     patterns = zip(_phrase_patterns(), texts, strict=True)
     return _Phrases(words, *(each.search(text) is not None for each, text in patterns))
+
+
+def _split_identifiers(text: str) -> str:
+    """Add the words of each identifier, outside of addresses and links, as a sentence at the end."""
+    identifiers = _IDENTIFIER.findall(_LINK.sub(" ", _ADDRESS.sub(" ", text)))
+    return ". ".join((text, *(_WORD_START.sub(" ", each) for each in identifiers)))
 
 
 @cache  # Compiled on first use, because this takes as long as importing a database driver and few commands need it.

@@ -36,9 +36,11 @@ UNKNOWN_ADDRESS = (
     rf"{_THING} (?:address )?(?:has |have )?moved[,.;:]? (?:to |the |its |his |her |their )*new (?:e-?mail )?address",
     r"moved[,.:]? (?:left )?no (?:forwarding )?address|is not a valid rfc[ -]?\d{1,4} address",
     r"recipient addresses in single label domains",
+    rf"{_THING} (?:that )?you (?:\w{{1,10}} ){{1,3}}(?:to|reach|contact) (?:is|was) (?:unknown|invalid|not found)",
     # Words of programs: err.nosuchuser, USER_UNKNOWN, MailboxNotFound.
     r"\bno[-_.]?such[-_.]?(?:user|mailbox|recipient|account|address)\b",
-    r"\b(?:user|recipient|mailbox|account|address|rcpt)[-_.]?(?:not[-_.]?found|unknown|not[-_.]?exist\w{0,3})\b",
+    r"\b(?:user|recipient|mailbox|mbx|account|address|rcpt)[-_.]?(?:(?:does[-_.]?)?not[-_.]?(?:found|exist\w{0,3})"
+    r"|unknown)\b",
     r"\b(?:unknown|invalid|nonexistent)[-_.]?(?:user|mailbox|recipient|account|rcpt)\b",
     r"null ?-?mx|indicated no smtp service|nxdomain",  # definite DNS responses, unlike "host not found"
     # German, French, Italian, Spanish and Portuguese.
@@ -122,14 +124,21 @@ _CLAUSE = r"[^.,:;。、，]{0,200}"
 # Explicit words about the sender or a limit. They outrank every code and the words about an address, which may be the
 # sender's address: 550 5.1.1 unauthorized sender.
 ABOUT_SENDER = (
-    r"sender (?:address )?verif\w{1,8}|(?:verif\w{1,8}|callout)(?: verification)? (?:of|for) (?:the )?sender",
+    r"sender(?:'s)? (?:address )?(?:callout |callback )?(?:verif\w{1,8}|callout|callback)"
+    r"|(?:verif\w{1,8}|callout)(?: verification)? (?:of|for) (?:the )?sender",
+    r"(?:could not|couldn't|cannot|can't|unable to|failed to) verify (?:the |your )?(?:sender|from\b|return|envelope)",
+    r"(?:could not|couldn't|cannot|can't|unable to|failed to) verify your"
+    r"|author(?:'s)? (?:domain|address) (?:does|is|not)",
+    r"(?:sender|from)(?: address)? (?:is )?not (?:listed )?in\b|mail from (?:the )?(?:outside|external)",
+    r"your (?:e-?mail )?account (?:is|was|has been) (?:\w{1,12}ly )?(?:suspended|disabled|deactivated|inactive|locked)",
     r"sender (?:address )?(?:does not|doesn't|do not|did not) exist",
     r"sender(?:'s)? (?:(?:e-?mail )?(?:address|domain|mail ?box|account|host) )?(?:(?:is|was|could) )?"
     r"(?:unknown|invalid|not (?:be )?(?:found|known|valid)|(?:does not|doesn't) (?:exist|resolve))|no such sender",
-    r"(?:from|return[- ]?path)(?: address)? (?:is )?(?:unknown|invalid|not found|(?:does not|doesn't) exist)(?! user)",
+    r"(?:mail from user|(?:from|(?:return|reverse)[- ]?path)(?: address)?) (?:is )?"
+    r"(?:unknown|invalid|not found|(?:does not|doesn't) exist)(?! user)",
     r"(?:return|sending|originating|source) (?:e-?mail )?(?:address|user|account|mailbox|domain|host) "
     r"(?:(?:is|was|could) )?(?:unknown|invalid|not (?:be )?(?:found|known|valid|verified|registered|exist)"
-    r"|(?:does not|doesn't) (?:exist|resolve))",
+    r"|(?:does not|doesn't) (?:exist|resolve))|reverse[- ]?path user (?:is )?unknown",
     r"(?:unknown|invalid|bad|unverified) (?:sending|originating|source|return) (?:address|user|account|mailbox|domain)",
     r"(?:unknown|invalid|bad) return[- ]?path|your (?:e-?mail )?address (?:is )?(?:not known|unknown|does not exist)",
     rf"originator (?:(?:is|was) )?(?:unknown|invalid|{_REFUSED})",

@@ -20,12 +20,20 @@ _PROGRAMS: Final = re.compile(
     r"|safelinks|barracuda|mimecast|proofpoint|urldefense|fireeye|trellix|messagelabs|symantec|sophos|trendmicro"
     r"|ironport|forcepoint|zscaler|cloudmark|bitdefender|google-safety|virustotal|urlscan"
     # Previews of messengers, crawlers and libraries.
-    r"|bot\b|bot/|crawl|spider|slurp|preview|scanner|facebookexternalhit|whatsapp|embedly|mediapartners"
+    r"|(?<!cu)bot\b|(?<!cu)bot/|crawl|spider|slurp|preview|scanner|facebookexternalhit|whatsapp|embedly|mediapartners"
+    r"|netcraft|cloudflare|censys|zgrab|nutch|compatible; google"
     r"|headlesschrome|phantomjs|puppeteer|playwright|selenium|lighthouse"
-    r"|curl/|wget|python|aiohttp|httpx|urllib|go-http-client|okhttp|java/|apache-httpclient|libwww|node-fetch|axios|guzzle"
+    r"|curl/|wget|python|aiohttp|httpx|urllib|go-http-client|okhttp|java/|apache-httpclient|libwww(?!-fm)|node-fetch|axios|guzzle"
     r"|ruby|perl|scrapy|http_request|winhttp|microsoft office existence discovery",
     re.IGNORECASE,
 )
+# How the user agents of browsers begin. A link is opened in a browser; images are also loaded by email programs.
+_BROWSERS: Final = re.compile(
+    r"mozilla/|opera/|lynx/|e?links|w3m/|ucweb|dillo|netsurf|blackberry|nokia|samsung|sonyericsson|lg-|mot-",
+    re.IGNORECASE,
+)
+# Programs among them that check a link before the browser opens it.
+_NOT_BROWSERS: Final = re.compile(r"ms-?office|microsoft office", re.IGNORECASE)
 # Headers in which browsers announce that no person has requested the page yet.
 _PREFETCH_HEADERS: Final = ("purpose", "sec-purpose", "x-purpose", "x-moz")
 _PREFETCHES: Final = ("prefetch", "prerender", "preview", "preload")
@@ -52,14 +60,24 @@ def is_machine_agent(user_agent: str) -> bool:
     return not agent or agent.lower() == _APPLE_PROXY or _PROGRAMS.search(agent) is not None
 
 
-def is_machine_report(user_agent: object) -> bool:
+@lru_cache(maxsize=4_096)
+def is_machine_click(user_agent: str) -> bool:
+    """Return whether a program other than a browser has this user agent, and follows a link."""
+    agent = user_agent.strip()
+    return is_machine_agent(agent) or not _BROWSERS.match(agent) or _NOT_BROWSERS.search(agent) is not None
+
+
+def is_machine_report(user_agent: object, *, is_click: bool) -> bool:
     """Return whether a provider's report has a program's user agent. A missing user agent does not count."""
-    return isinstance(user_agent, str) and bool(user_agent.strip()) and is_machine_agent(user_agent)
+    if not isinstance(user_agent, str) or not user_agent.strip():
+        return False
+    return is_machine_click(user_agent) if is_click else is_machine_agent(user_agent)
 
 
-def is_machine_request(headers: Mapping[str, str], address: str | None) -> bool:
+def is_machine_request(headers: Mapping[str, str], address: str | None, *, is_click: bool) -> bool:
     """Return whether a program sent the request. The names in `headers` are in lower case."""
-    if is_machine_agent(headers.get("user-agent", "")):
+    agent = headers.get("user-agent", "")
+    if is_machine_click(agent) if is_click else is_machine_agent(agent):
         return True
     if is_prefetch(headers):
         return True

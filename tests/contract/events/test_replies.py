@@ -175,6 +175,8 @@ async def test_reply_to_same_message_id_of_two_tenants_is_unmatched(shop: Bench)
     [
         "Auto-Submitted: auto-replied",
         "Auto-Submitted: auto-generated (vacation)",
+        "Auto-Submitted: (vacation) auto-replied",
+        "Precedence: bulk (robot)",
         "Auto-Submitted: auto-notified; owner-email=x",
         "X-Autoreply: yes",
         "X-Autorespond: Hello",

@@ -504,6 +504,15 @@ def test_subject_of_auto_responder_is_recognised(subject: str) -> None:
     assert parsed.is_automatic
 
 
+@pytest.mark.parametrize(
+    "sender", ["noreply-orders@shop.example", "orders.no-reply@shop.example", "do_not_reply@shop.example"]
+)
+def test_address_of_a_robot_is_automatic(sender: str) -> None:
+    parsed = parse_bounce_mail(a_text("Thank you.", sender=sender, subject="Re: Hello"))
+    assert isinstance(parsed, OrdinaryEmail)
+    assert parsed.is_automatic
+
+
 # Other emails.
 
 RECEIPT = (
@@ -750,6 +759,22 @@ LINK = f"https://sender.example/unsubscribe?token=e30.c2ln&message={OURS}"
 
 @pytest.mark.promise("bounce-attributed")
 @pytest.mark.parametrize(
+    "content_type",
+    [
+        "application/octet-stream; name=x.eml",
+        'application/octet-stream\nContent-Disposition: attachment; filename="Hello.EML"',
+        "application/octet-stream\nContent-Disposition: attachment; filename*=utf-8''Hello%20you.eml",
+    ],
+)
+def test_returned_email_of_unknown_type_is_recognised_by_its_name(content_type: str) -> None:
+    message = a_feedback(original=f"X-Mailwright-Message: {OURS}\nSubject: Hello\n\n").replace(
+        b"Content-Type: message/rfc822", f"Content-Type: {content_type}".encode()
+    )
+    assert feedback_report(message).original.outbox_id == OURS
+
+
+@pytest.mark.promise("bounce-attributed")
+@pytest.mark.parametrize(
     ("fields", "returned"),
     [
         ("", f"Return-Path: <bounces+{OURS}@sender.example>\nTo: redacted\n\n"),
@@ -763,6 +788,7 @@ LINK = f"https://sender.example/unsubscribe?token=e30.c2ln&message={OURS}"
         (f"Original-Mail-From: <bounces+{OURS}@sender.example>\n", "Subject: Hello\n\n"),
         (f"Original-Envelope-Id: {OURS.upper()}\n", "Subject: Hello\n\n"),
         (f"Reported-URI: {LINK}\n", "Subject: Hello\n\n"),
+        (f"Reported-URI: {LINK.replace('=', '=3D')}\n", "Subject: Hello\n\n"),
         (f"X-Sender: bounces+{OURS}@sender.example\n", "Subject: Hello\n\n"),
     ],
 )

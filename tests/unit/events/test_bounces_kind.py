@@ -79,6 +79,16 @@ def test_status_not_about_address_is_soft(status: str) -> None:
         ("5.0.0", "RecipientUnknown", HARD),
         ("5.0.0", "Unable to find MX of domain reader.example", HARD),
         ("5.0.0", "MX record not found", HARD),
+        ("5.0.0", "ERR_NO_SUCH_MAILBOX", HARD),
+        ("5.0.0", "SMTP_USER_UNKNOWN", HARD),
+        ("5.0.0", "AddressDoesNotExist", HARD),
+        ("5.0.0", "mailbox-does-not-exist", HARD),
+        ("5.0.0", "account_closed", HARD),
+        ("5.0.0", "The user you are sending to is unknown", HARD),
+        ("5.1.1", "SenderNotVerified", SOFT),
+        ("5.1.1", "SENDER_UNKNOWN", SOFT),
+        ("5.1.1", "TooManyMessages", SOFT),
+        ("5.1.1", "mailboxFull", SOFT),
     ],
 )
 def test_explicit_words_outrank_the_code(status: str, text: str, kind: BounceKind) -> None:
@@ -253,6 +263,17 @@ def test_long_text_is_read_up_to_limit() -> None:
         ("5.1.0", "550 5.1.0 Address rejected: sender does not exist"),
         ("5.1.1", "550 5.1.1 sender address unknown: invalid address"),
         ("5.1.1", "550 5.1.1 Too many recipients / invalid recipients this hour"),
+        ("5.1.1", "Sender callout verification failed: 550 5.1.1 User unknown"),
+        ("5.1.1", "Sender address callback failed: user unknown"),
+        ("5.1.1", "Could not verify sender <news@acme.test>: user unknown"),
+        ("5.1.1", "Cannot verify your address: no such user"),
+        ("5.1.1", "Sender not in company directory"),
+        ("5.1.1", "From address not in company directory"),
+        ("5.1.1", "Email from outside the organization is not accepted"),
+        ("5.1.1", "MAIL FROM user unknown"),
+        ("5.1.1", "reverse-path <news@acme.test> does not exist"),
+        ("5.1.1", "author domain does not exist"),
+        ("5.1.1", "your account has been disabled"),
     ],
 )
 def test_sender_problems_and_limits_are_soft_despite_their_codes(status: str, text: str) -> None:
@@ -508,3 +529,7 @@ DEAD_RECIPIENT_TEXTS = (
 @pytest.mark.parametrize(("status", "text"), DEAD_RECIPIENT_TEXTS)
 def test_words_of_mailbox_providers_about_an_unknown_address_are_hard(status: str | None, text: str) -> None:
     assert classify_bounce(status, 550, text) is HARD
+
+
+def test_identifiers_in_addresses_do_not_count() -> None:
+    assert classify_bounce("5.7.1", 550, "5.7.1 rejected <NoSuchUser@acme.test>") is BounceKind.SOFT

@@ -34,8 +34,11 @@ _AUTOMATIC_SUBJECT = re.compile(
 _PROGRAM_FIELDS = ("x-autoreply-from", "x-mail-autoreply", "x-fc-machinegenerated")
 # Values of these headers by which a program says that a person wrote the email.
 _NO = frozenset({"", "no", "false", "0"})
+_COMMENT = re.compile(r"\([^()]*\)?")
 _PROGRAM_PRECEDENCE = frozenset({"bulk", "junk", "list"})
-_PROGRAM_SENDER = re.compile(r"(?:mailer-daemon|no-?_?reply|do-?_?not-?_?reply|auto-?reply)[@+]", re.IGNORECASE)
+_PROGRAM_SENDER = re.compile(
+    r"(?:[^@]*[._+-])?(?:mailer-daemon|no-?_?reply|do-?_?not-?_?reply|auto-?reply)[@._+-]", re.IGNORECASE
+)
 
 
 def is_auto_responder(headers: EmailHeaders) -> bool:
@@ -45,7 +48,7 @@ def is_auto_responder(headers: EmailHeaders) -> bool:
 
 def is_automatic(headers: EmailHeaders, sender: str | None) -> bool:
     """Return whether a program certainly wrote the email. In doubt, a person did, who waits for an answer."""
-    submitted = headers.first("auto-submitted").partition(";")[0].partition("(")[0].strip().lower()
+    submitted = _keyword(headers, "auto-submitted")
     return (
         _has_responder_field(headers)
         or _matches_subject(_AUTOMATIC_SUBJECT, headers)
@@ -68,4 +71,9 @@ def _matches_subject(pattern: re.Pattern[str], headers: EmailHeaders) -> bool:
 
 
 def _precedence(headers: EmailHeaders) -> str:
-    return headers.first("precedence").strip().lower().replace("_", "-")
+    return _keyword(headers, "precedence").replace("_", "-")
+
+
+def _keyword(headers: EmailHeaders, name: str) -> str:
+    """Return the value of a header without its comments and parameters."""
+    return _COMMENT.sub(" ", headers.first(name)).partition(";")[0].strip().lower()

@@ -26,6 +26,7 @@ _CHARSET = re.compile(r"charset[ \t]*=[ \t]*[\"']?([A-Za-z0-9_-]{1,40})", re.IGN
 _LANGUAGE_CHARSET = re.compile(
     r"(?:iso-2022-|iso-8859-|windows-|cp12|koi8-|gb|big5|shift_jis|euc-|ks_c)", re.IGNORECASE
 )
+_EMAIL_FILE = re.compile(r"name\*?[ \t]*=[^;]{0,200}\.eml\b", re.IGNORECASE)
 _FIELD_NAME = re.compile(r"[!-9;-~]{1,100}[ \t]{0,10}:")
 
 
@@ -67,6 +68,8 @@ def split_parts(email: bytes, max_bytes: int = MAX_BYTES) -> list[EmailPart]:
         head, body = _head_and_body(content)
         part = EmailPart(parse_headers(head), "", body, depth)
         content_type, boundary = _content_type(part.headers.first("content-type"), default_type)
+        if content_type == "application/octet-stream" and _is_email_file(part.headers):
+            content_type = "message/rfc822"
         part = EmailPart(part.headers, content_type, body, depth)
         parts.append(part)
         if level >= MAX_DEPTH:
@@ -123,6 +126,11 @@ def _content_type(value: str, default: str) -> tuple[str, str | None]:
         return message.get_content_type(), message.get_boundary()
     except ValueError:  # a boundary in an invalid charset
         return message.get_content_type(), None
+
+
+def _is_email_file(headers: EmailHeaders) -> bool:
+    """Return whether a part is an email by its file name. Some programs attach emails as files of unknown type."""
+    return any(_EMAIL_FILE.search(headers.first(name)) for name in ("content-type", "content-disposition"))
 
 
 def _guess_boundary(body: bytes) -> str | None:

@@ -45,8 +45,9 @@ _MESSAGE_ID = re.compile(rf"(?<![^<\s])({_UUID})@[^<>\s]", re.IGNORECASE)
 _ANY_MESSAGE_ID = re.compile(r"<?[^<>\s@]{1,250}@[^<>\s@]{1,250}>?")
 _BRACKETED_ID = re.compile(r"<[^<>\s]{1,250}>")
 _ENVELOPE_ID = re.compile(rf"\A\s*<?({_UUID})>?\s*\Z", re.IGNORECASE)
-# The message in our unsubscribe link. HTML escapes the ampersand, and link scanners encode the whole link.
-_LINK = re.compile(rf"(?:[?&;]|%(?:25)?26)message(?:=|%(?:25)?3d)({_UUID})(?![0-9a-f-])", re.IGNORECASE)
+# The message in our unsubscribe link. HTML escapes the ampersand, link scanners encode the whole link, and some reports
+# contain quoted-printable text that nothing declares as such.
+_LINK = re.compile(rf"(?:[?&;]|%(?:25)?26)message(?:=(?:3d)?|%(?:25)?3d)({_UUID})(?![0-9a-f-])", re.IGNORECASE)
 _QUOTED = re.compile(rf"x-mailwright-message[ \t]{{0,10}}:\s{{0,20}}({_UUID})|{_TAG}", re.IGNORECASE)
 _COPIED_HEADERS = re.compile(
     r"^(?:Return-Path|Received|X-Mailwright-Message|Message-ID)[ \t]{0,5}:", re.IGNORECASE | re.MULTILINE

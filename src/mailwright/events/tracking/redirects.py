@@ -79,7 +79,7 @@ class Redirects:
         if self._mode is TrackingMode.OFF or (token.outbox_id and self._mode is not TrackingMode.INDIVIDUAL):
             return
         is_invisible_link = is_invisible(token)
-        is_machine = is_invisible_link or is_machine_request(headers, address)
+        is_machine = is_invisible_link or is_machine_request(headers, address, is_click=not is_open(token))
         if token.url is not None:
             url = link_without_query(token.url)  # The query may contain personal values.
         hit = TrackedHit(self._clock.now(), token.campaign_key, token.outbox_id, url, is_machine, is_invisible_link)

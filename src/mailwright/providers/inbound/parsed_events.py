@@ -58,7 +58,7 @@ class ParsedEvent:
 
 def engaged(kind: EventType, *, agent: Any, url: Any = None, is_machine: bool = False) -> ParsedEvent:
     """Return an open or a click. `is_machine`: the provider knows that a program caused it."""
-    machine = is_machine or is_machine_report(agent)
+    machine = is_machine or is_machine_report(agent, is_click=kind is EventType.CLICKED)
     return ParsedEvent(kind, metadata=clean_metadata(url=link_without_query(url), isMachine=machine, userAgent=agent))
 
 

@@ -240,7 +240,7 @@ def _open(message: _SesMessage, details: Mapping[str, Any]) -> Iterator[Report]:
         at,
         message.message_id,
         str(at),
-        isMachine=is_machine_report(details.get("userAgent")),
+        isMachine=is_machine_report(details.get("userAgent"), is_click=False),
         userAgent=details.get("userAgent"),
     )
 
@@ -255,7 +255,7 @@ def _click(message: _SesMessage, click: Mapping[str, Any]) -> Iterator[Report]:
         str(at),
         sha256(str(link).encode()).hexdigest()[:16],
         url=link_without_query(link),
-        isMachine=is_machine_report(click.get("userAgent")),
+        isMachine=is_machine_report(click.get("userAgent"), is_click=True),
         userAgent=click.get("userAgent"),
     )
 

@@ -136,7 +136,8 @@ def _is_person(request: Request) -> bool:
 
 
 def _is_machine(request: Request) -> bool:
-    return is_machine_request(request.headers, request.client.host if request.client else None)
+    address = request.client.host if request.client else None
+    return is_machine_request(request.headers, address, is_click=True)
 
 
 async def _unsubscribe_visitor(engine: Engine, recipient: LinkRecipient) -> bool:
