@@ -6,6 +6,7 @@ from typing import Final
 
 from mailwright.domain.errors import (
     ConfigurationInvalid,
+    DatabaseBlocked,
     DatabaseDamaged,
     DatabaseNotReady,
     InvalidInput,
@@ -119,7 +120,7 @@ def _database_advice(error: NotDurable) -> list[str]:
 
     if isinstance(error, SchemaOutdated):
         return ["Run `mailwright db upgrade`."]
-    if isinstance(error, DatabaseDamaged | DatabaseNotReady):
+    if isinstance(error, DatabaseBlocked | DatabaseDamaged | DatabaseNotReady):
         return []
     return ["Check that the database is running and MAILWRIGHT_DATABASE_URL is right, then run `mailwright check`."]
 

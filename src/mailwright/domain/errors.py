@@ -56,6 +56,10 @@ class NotDurable(MailwrightError):
     code = "NOT_DURABLE"
 
 
+class DatabaseBlocked(NotDurable):
+    """The disk is full, another program holds a lock, or the server accepts no writes. The message says which."""
+
+
 class DatabaseDamaged(NotDurable):
     """The database is damaged. Restore a backup."""  # Retrying does not help.
 

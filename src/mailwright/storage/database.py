@@ -19,9 +19,10 @@ from sqlalchemy.engine.row import Row
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, ProgrammingError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from mailwright.domain.errors import ConfigurationInvalid, DatabaseDamaged, DatabaseNotReady, NotDurable
+from mailwright.domain.errors import ConfigurationInvalid, NotDurable
 from mailwright.storage.connection import Connection, Connections
 from mailwright.storage.hot import Change, ErrorTypes, HotPath, SqliteHotPath, Work
+from mailwright.storage.outages import access_denied, explain_outage, is_denied
 from mailwright.storage.postgresql_url import looks_like_postgresql, parse_postgresql
 from mailwright.storage.secret_box import SecretBox
 from mailwright.storage.sqlite import SqliteConnections
@@ -125,9 +126,8 @@ class Database:
             self._connections = postgresql.PostgresqlConnections(servers, connections - hot)
             self._hot = hot_postgresql.PostgresqlHotPath(servers, hot)
             self._write_lock = None
-        name = str(self.url.database)
-        self._durability = _Durability(self._hot, "The database cannot store this now", name)
-        self._reach = _Durability(self._hot, "The database cannot be reached", name)
+        self._durability = _Durability(self._hot, "The database cannot store this now", self.url)
+        self._reach = _Durability(self._hot, "The database cannot be reached", self.url)
 
     @property
     def has_pooler(self) -> bool:
@@ -275,43 +275,24 @@ def _sqlite_file(url: URL) -> str:
 class _Durability:
     """Turns every failure of an unreachable database into `NotDurable` with the given message."""
 
-    def __init__(self, hot: HotPath, message: str, database: str) -> None:
+    def __init__(self, hot: HotPath, message: str, url: URL) -> None:
         self._message = message
-        self._database = database
+        self._url = url
         self._programming_errors: ErrorTypes = (IntegrityError, ProgrammingError, *hot.programming_errors)
         self._outage_errors: ErrorTypes = (DBAPIError, PoolTimeout, *hot.outage_errors, OSError, TimeoutError)
 
     def __enter__(self) -> None: ...
 
     def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
-        if error is None or isinstance(error, self._programming_errors):
+        if error is None:
+            return
+        if isinstance(error, self._programming_errors):
+            if is_denied(error):
+                raise access_denied(self._url, error) from error
             return
         is_wrapped = isinstance(error, StatementError) and isinstance(error.orig, OSError)
         if is_wrapped or isinstance(error, self._outage_errors):
-            reason = _plain_reason(error)
-            if _DAMAGE.search(reason):
-                raise DatabaseDamaged(_damage_message(self._database, reason)) from error
-            if _CANNOT_OPEN in reason and not Path(self._database).parent.is_dir():
-                raise DatabaseNotReady(
-                    f"The folder of the database {self._database} does not exist. Create it."
-                ) from error
-            raise NotDurable(f"{self._message} ({reason}). Retry shortly.") from error
-
-
-# The error text of SQLite for a file that it can neither open nor create.
-_CANNOT_OPEN = "unable to open database file"
-# The error texts of SQLite and PostgreSQL for a damaged database.
-_DAMAGE = re.compile(
-    r"malformed|file is not a database|invalid page in block|could not read block|missing chunk number"
-)
-
-
-def _damage_message(database: str, reason: str) -> str:
-    return (
-        f"The database {database} is damaged ({reason}). Retrying does not help. Stop all Mailwright processes, keep a "
-        "copy of it, restore the latest backup and check the installation. For a SQLite file, `sqlite3 FILE .recover` "
-        "saves what is still readable."
-    )
+            raise explain_outage(self._message, self._url, error) from error
 
 
 # The error texts of SQLite and PostgreSQL for a schema of another version.
@@ -323,12 +304,3 @@ _OTHER_SCHEMA = re.compile(
 def is_schema_mismatch(error: BaseException) -> bool:
     """Return whether a statement failed because a table or column is missing."""
     return bool(_OTHER_SCHEMA.search(str(error)))
-
-
-_NOISE = re.compile(r"<class '[^']*'>: |\s*\(Background on this error.*", re.DOTALL)
-
-
-def _plain_reason(error: BaseException) -> str:
-    origin = getattr(error, "orig", None) or error
-    reason = _NOISE.sub("", str(origin)).strip() or type(origin).__name__
-    return reason[:200]
