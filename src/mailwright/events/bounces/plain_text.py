@@ -25,8 +25,9 @@ _SERVER_SENDERS = re.compile(
     r"|interscan|system administrator)\b",
     re.IGNORECASE,
 )
-_LOCAL_PART = re.compile(r"([^\s<>,;:\"]+)@")
-_ADDRESS_PART = re.compile(r"[^\s<>,;:\"]*@[^\s<>,;\"]*")
+# Both begin at the beginning of a word only, because a long word would take quadratic time.
+_LOCAL_PART = re.compile(r"(?<![^\s<>,;:\"])([^\s<>,;:\"]+)@")
+_ADDRESS_PART = re.compile(r"(?<![^\s<>,;:\"])[^\s<>,;:\"]*@[^\s<>,;\"]*")
 # The prefixes of replies and forwarded emails in the languages of common programs, also with a number: `Re[2]:`.
 _REPLY_OR_FORWARD = re.compile(
     r"\s*(?:re|aw|antw|antwort|sv|vs|vl|fwd?|wg|tr|rv|res|enc|r|i|rif|odp|pd|ynt|ilt|vá|на|отв|ответ|пер|пересл"
