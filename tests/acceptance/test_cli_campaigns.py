@@ -179,6 +179,8 @@ async def test_campaign_runs_from_file_to_report(here: Commands) -> None:
     await here.ok("worker", "--drain")
     held = (await here.ok("campaign", "show", campaign_id, "--json")).json
     assert (held["status"], held["queueStatus"], held["deferReason"]) == ("SENDING", "PENDING", "daily_limit")
+    [listed] = (await here.ok("campaign", "list", "--json")).json
+    assert (listed["queueStatus"], listed["deferReason"]) == ("PENDING", "daily_limit")
     assert (held["counts"]["sent"], held["percent"]) == (2, 66.7)
     assert "Daily limit reached until" in (await here.ok("campaign", "show", campaign_id)).out
     explained = (await here.ok("campaign", "explain", campaign_id, COLUMNS="300")).out.splitlines()

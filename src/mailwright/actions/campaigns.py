@@ -335,12 +335,14 @@ class AbTestResponse(ResponseModel):
 class CampaignSummaryResponse(ResponseModel):
     """A campaign and why it is deferred, if it is. `deferredUntil` is null if only a user can end the wait.
 
+    `queueStatus` is null before the start.
     `repeatsAt`: when a recurring draft is sent next. `repeatOf`: the draft whose schedule created the campaign.
     """
 
     campaign_id: str
     name: str
     status: CampaignStatus
+    queue_status: QueueStatus | None
     defer_reason: str | None
     deferred_until: Time | None
     scheduled_at: Time | None
@@ -359,7 +361,6 @@ class CampaignResponse(CampaignSummaryResponse):
 
     definition: dict[str, Any]
     attachments: list[CampaignAttachmentResponse]
-    queue_status: QueueStatus | None
     counts: CampaignCountsResponse | None
     results: CampaignResultsResponse | None
     ab_test: AbTestResponse | None
@@ -597,6 +598,7 @@ def campaign_summary_response(campaign: Campaign, position: QueuePosition | None
         CampaignSummaryResponse,
         campaign,
         campaign.definition,
+        queue_status=position.status if position else None,
         defer_reason=position.defer_reason if position else None,
         deferred_until=known_end(position.deferred_until) if position else None,
         repeats_at=campaign.repeat.next_at if campaign.repeat else None,
@@ -609,7 +611,6 @@ def campaign_response(campaign: Campaign, numbers: CampaignNumbers | None) -> Ca
         campaign_summary_response(campaign, numbers.position if numbers else None),
         definition=campaign_definition(campaign),
         attachments=attachment_responses(campaign),
-        queue_status=numbers.position.status if numbers else None,
         counts=numbers.counts if numbers else None,
         results=numbers.results if numbers else None,
         ab_test=ab_test_response(numbers.ab_test) if numbers else None,
@@ -829,7 +830,7 @@ async def list_campaigns(at: Context, page: CampaignListQuery) -> CampaignListRe
     )
     await refresh_queue(at.database, at.clock, at.defaults)
     async with at.database.read() as tx:
-        queue = await progress.list_positions(tx, tenant_id=at.tenant_id)
+        queue = await progress.find_positions(tx, [each.key for each in found])
     positions = {position.campaign_id: position for position in queue}
     return CampaignListResponse(
         campaigns=[campaign_summary_response(each, positions.get(each.campaign_id)) for each in found],

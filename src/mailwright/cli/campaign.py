@@ -223,7 +223,8 @@ def list_command(
         now = at.clock.now()
         await refresh_queue(at.database, at.clock, _defaults(at))
         async with at.database.read() as tx:
-            places = {place.campaign_id: place for place in await progress.list_positions(tx, tenant_id=owner.id)}
+            queue = await progress.find_positions(tx, [each.key for each in found])
+        places = {place.campaign_id: place for place in queue}
         return [View(each, places.get(each.campaign_id), None, now) for each in found]
 
     views = run(work)

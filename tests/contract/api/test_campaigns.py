@@ -100,6 +100,8 @@ async def test_campaign_is_created_started_sent_and_reported(api: Api, bench: Be
 
     sent = await shown(api, campaign_id)
     assert (sent["status"], sent["queueStatus"], sent["percent"], sent["failedCount"]) == ("SENT", "COMPLETED", 100, 0)
+    [listed] = (await api.client.get(PATH)).json()["campaigns"]
+    assert (listed["status"], listed["queueStatus"], listed["deferReason"]) == ("SENT", "COMPLETED", None)
     assert (sent["counts"]["sent"], sent["finishedAt"]) == (3, "2027-01-15T08:00:01.000Z")
     answer = await api.client.get(f"{PATH}/{campaign_id}/report.csv")
     assert answer.headers["content-type"] == "text/csv; charset=utf-8"

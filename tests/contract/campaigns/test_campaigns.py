@@ -22,6 +22,7 @@ from mailwright.domain.errors import InvalidInput, NotDurable, NotFound, NotPoss
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.permits import Limits
 from mailwright.domain.report import Report
+from mailwright.domain.results import SendResult
 from mailwright.domain.states import EventType, Resolution, Status
 from mailwright.outbox import lane_operations
 from mailwright.outbox.accept import accept_select
@@ -45,7 +46,7 @@ from mailwright.sources.campaigns.snapshot import FrozenCampaign
 from mailwright.sources.campaigns.variants import CampaignNotStartable
 from mailwright.storage.database import Rows, Transaction
 from mailwright.storage.statements import Statement
-from mailwright.storage.tables import contacts, message_dead_letters, subscriptions, suppressions
+from mailwright.storage.tables import campaigns, contacts, message_dead_letters, subscriptions, suppressions
 from mailwright.texts.explanations import campaign_text
 from tests.builders import (
     DEFAULT_TENANT,
@@ -424,6 +425,57 @@ async def test_paused_campaign_keeps_its_position_and_resumes(desk: CampaignHarn
     assert len(set(recipients(provider))) == len(provider.messages) == 300
     assert await desk.status(campaign_id) == "SENT"
     assert await desk.audit_actions(campaign_id) == ["create", "start", "pause", "resume"]
+
+
+@pytest.mark.promise("campaign-control")
+async def test_campaign_with_nothing_left_to_send_cannot_be_paused(desk: CampaignHarness) -> None:
+    campaign_id = await desk.start(5)
+    await desk.bench.drain(ScriptedProvider(REFUSAL))
+    with pytest.raises(NotPossibleNow, match="Nothing is left to send"):
+        await desk.campaigns.pause(OPERATOR, campaign_id)
+    assert (await desk.status(campaign_id), (await desk.position(campaign_id)).status) == ("SENDING", "COMPLETED")
+    await desk.bench.engine.campaign_failures.retry_failed(OPERATOR, campaign_id)
+    await desk.campaigns.pause(OPERATOR, campaign_id)  # The retried message waits.
+    assert await desk.status(campaign_id) == "PAUSED"
+
+
+@pytest.mark.promise("campaign-control")
+async def test_completed_campaign_paused_by_an_earlier_version_is_released(desk: CampaignHarness) -> None:
+    campaign_id = await desk.start(5)
+    await desk.bench.drain(ScriptedProvider(REFUSAL))
+    async with desk.database.write() as tx:
+        await tx.execute(update(campaigns).values(status="PAUSED"))
+    desk.clock.advance(MINUTE)
+    await desk.run_scheduler()
+    assert (await desk.status(campaign_id), (await desk.position(campaign_id)).status) == ("SENDING", "COMPLETED")
+    await desk.bench.engine.campaign_failures.accept_failures(OPERATOR, campaign_id)
+    assert await desk.status(campaign_id) == "SENT"
+
+
+@pytest.mark.promise("campaign-control")
+@pytest.mark.parametrize(("results", "ended"), [((), "SENT"), ((REFUSAL,), "SENDING")], ids=["sent", "failed"])
+async def test_paused_campaign_ends_with_its_last_messages(
+    desk: CampaignHarness, results: Sequence[SendResult], ended: str
+) -> None:
+    """The provider has them when the campaign is paused."""
+    campaign_id = await desk.start(5)
+    provider = ScriptedProvider(*results)
+    provider.hold()
+    run = asyncio.create_task((await desk.bench.worker(provider)).run(drain=True))
+    await provider.has(5)
+    await desk.campaigns.pause(OPERATOR, campaign_id)
+    await desk.run_scheduler()
+    assert await desk.status(campaign_id) == "PAUSED"
+    provider.let_go()
+    await run
+    await desk.run_scheduler()
+    position = await desk.position(campaign_id)
+    assert (await desk.status(campaign_id), position.status, position.defer_reason) == (ended, "COMPLETED", None)
+    if ended == "SENDING":
+        _, found = await desk.bench.engine.campaign_failures.retry_failed(OPERATOR, campaign_id)
+        assert found.retried == 1
+        await desk.bench.drain(provider)
+        assert (await desk.status(campaign_id), len(provider.messages)) == ("SENT", 6)
 
 
 @pytest.mark.promise("campaign-control")

@@ -467,12 +467,6 @@ async def a_campaign_with_failures(world: ExplainedApi) -> None:
     await world.bench.drain(ScriptedProvider(REFUSAL))
 
 
-@campaign_is("failures", ActionKind.RESUME_CAMPAIGN)
-async def a_campaign_with_failures_that_was_paused(world: ExplainedApi) -> None:
-    await a_campaign_with_failures(world)
-    await world.desk.campaigns.pause(OPERATOR, world.campaign_id)
-
-
 @campaign_is("in_doubt", ActionKind.FIND_DOUBTS)
 async def a_campaign_with_doubts(world: ExplainedApi) -> None:
     await a_campaign_with_failures(world)

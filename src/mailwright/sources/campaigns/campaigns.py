@@ -54,6 +54,7 @@ from mailwright.sources.campaigns.enqueue import count_members
 from mailwright.sources.campaigns.entries import ENQUEUE_AGAIN, QUEUE_ORDER, QueueEntry, update_entry
 from mailwright.sources.campaigns.extension import extended_audience
 from mailwright.sources.campaigns.guard_rails import accept_incidents, is_stopped
+from mailwright.sources.campaigns.progress import has_nothing_to_send
 from mailwright.sources.campaigns.records import (
     DECISION_ENTRIES,
     Actor,
@@ -305,7 +306,10 @@ class Campaigns:
         """Stop sending. Only messages that a provider is receiving now are still sent. The position is kept."""
         async with self._database.write() as tx:
             campaign = await lock_campaign(tx, actor, campaign_id, CampaignAction.PAUSE)
-            await defer.record_lane_deferral(tx, (await entry_of(tx, campaign)).lane, PAUSED, INDEFINITELY)
+            entry = await entry_of(tx, campaign)
+            if campaign.status is CampaignStatus.SENDING and await has_nothing_to_send(tx, entry):
+                raise NotPossibleNow("Nothing is left to send, so there is nothing to pause.")
+            await defer.record_lane_deferral(tx, entry.lane, PAUSED, INDEFINITELY)
             await announce_hold(tx, announced(campaign), PAUSED, self._clock.now())
             return await self._changes.move_to(tx, actor, CampaignAction.PAUSE, campaign, CampaignStatus.PAUSED)
 

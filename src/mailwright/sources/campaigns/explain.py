@@ -235,7 +235,7 @@ def _completed(facts: CampaignFacts) -> CampaignExplanation:
             CampaignState.FAILURES,
             reason="failures",
             remedy=Remedy.RETRY_OR_ACCEPT_FAILURES,
-            actions=_allowed(facts, ActionKind.RESUME_CAMPAIGN, ActionKind.RETRY_FAILED, ActionKind.ACCEPT_FAILURES),
+            actions=_allowed(facts, ActionKind.RETRY_FAILED, ActionKind.ACCEPT_FAILURES),
         )
     actions = _allowed(facts, ActionKind.FIND_DOUBTS)
     return _explain(facts, CampaignState.IN_DOUBT, reason="in_doubt", remedy=Remedy.RESOLVE_MESSAGES, actions=actions)

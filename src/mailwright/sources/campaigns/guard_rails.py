@@ -28,7 +28,7 @@ from mailwright.outbox.incidents import count_incidents
 from mailwright.policies.guard_rails import judge
 from mailwright.sources.campaigns.announce import AnnouncedCampaign, announce_hold, announce_warning
 from mailwright.sources.campaigns.entries import CampaignSnapshot, QueueEntry, RunningWaves, find_entry, update_entry
-from mailwright.sources.campaigns.progress import COUNT_LANE
+from mailwright.sources.campaigns.progress import COUNT_LANE, has_nothing_to_send
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import campaigns, lane_deferrals, queue_entries, tenants
 
@@ -84,7 +84,7 @@ class CampaignGuard:
             report = await load_guard(tx, campaign_key, self.general)
             if (finding := report.finding) is None or not _is_news(report):
                 return False
-            if finding.action is GuardAction.STOP and await _is_sent(tx, entry):
+            if finding.action is GuardAction.STOP and await has_nothing_to_send(tx, entry):
                 return False  # There is nothing to stop, and its failures can be retried or accepted at once.
             await act(tx, entry, report, finding, now)
             return finding.action is GuardAction.STOP
@@ -104,15 +104,6 @@ class CampaignGuard:
             return True
         known = {kind: last.counts.of(kind) for kind in Incident if last.counts.of(kind)}
         return incidents != known or last.counts.messages < last.rails.min_messages
-
-
-async def _is_sent(tx: Transaction, entry: QueueEntry) -> bool:
-    """Return whether the campaign has nothing left to send: no message waits, and no recipient is without one."""
-    content = entry.content
-    if entry.enqueue_ended_at is None or entry.wave is not None or content.ab_test is not None:
-        return False
-    [counts] = await tx.run(COUNT_LANE, lane=entry.lane)
-    return not counts.waiting and not counts.sending
 
 
 async def load_guard(tx: Transaction, campaign_key: int, general: GuardRails) -> GuardReport:

@@ -11,7 +11,7 @@ from mailwright.domain.campaign import INDEFINITELY, CampaignStatus, QueueStatus
 from mailwright.domain.clock import SECOND, Instant
 from mailwright.domain.permits import split_defer_reason
 from mailwright.domain.states import Status
-from mailwright.sources.campaigns.entries import NO_LIST, QUEUE_ORDER, CampaignSnapshot
+from mailwright.sources.campaigns.entries import NO_LIST, QUEUE_ORDER, CampaignSnapshot, QueueEntry
 from mailwright.storage.database import Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import campaigns, deliveries, messages, queue_entries
@@ -19,6 +19,7 @@ from mailwright.storage.tables import campaigns, deliveries, messages, queue_ent
 COUNT_LANE = statement(__package__, "count_lane")
 COUNT_BY_LANE = statement(__package__, "count_by_lane")
 COUNT_RECENTLY_SENT = statement(__package__, "count_recently_sent")
+LANE_IS_MOVING = statement(__package__, "lane_is_moving")
 
 # The period over which a campaign's send rate is measured, and the maximum number of messages that are read for it.
 RATE_WINDOW: Instant = 10 * SECOND
@@ -152,6 +153,17 @@ async def count_messages_of(tx: Transaction, positions: Sequence[QueuePosition])
     rows = await tx.run(COUNT_BY_LANE, lanes=[(each.lane,) for each in positions]) if positions else ()
     by_lane = {row.lane: {name: row._mapping[name] for name in _COUNTED} for row in rows}
     return [_counts(position, by_lane[position.lane]) for position in positions]
+
+
+async def has_nothing_to_send(tx: Transaction, entry: QueueEntry) -> bool:
+    """Return whether every recipient has a message, and none of them waits or is being sent."""
+    content = entry.content
+    if entry.enqueue_ended_at is None or entry.wave is not None or content.ab_test is not None:
+        return False
+    if content.lists == (NO_LIST,) and entry.recipients < entry.planned:
+        return False  # Another source adds the recipients.
+    [moving] = await tx.run(LANE_IS_MOVING, lane=entry.lane)
+    return not moving.waiting and not moving.sending
 
 
 async def sent_through(tx: Transaction, campaign_key: int) -> frozenset[str]:

@@ -1,5 +1,7 @@
 """Pause campaigns of a restored database: what is due may have been sent after the backup, so a person decides."""
 
+from typing import Final
+
 from sqlalchemy import select, update
 
 from mailwright.domain.campaign import INDEFINITELY, PAUSED, CampaignStatus
@@ -9,26 +11,28 @@ from mailwright.outbox.defer import record_lane_deferral
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import campaign_repeats, campaigns, queue_entries
 
-_RUNNING = (CampaignStatus.READY.value, CampaignStatus.SENDING.value)
+# A campaign with nothing left to send stays as it is, so that its failures can be retried or accepted.
+_RUNNING: Final = (
+    select(campaigns.c.id, campaigns.c.campaign_id, campaigns.c.name, queue_entries.c.lane)
+    .join(queue_entries, queue_entries.c.campaign_key == campaigns.c.id)
+    .where(
+        campaigns.c.status.in_([CampaignStatus.READY.value, CampaignStatus.SENDING.value]),
+        queue_entries.c.completed_at.is_(None),
+    )
+    .order_by(campaigns.c.id)
+)
 
 
 async def list_running_campaigns(database: Database) -> list[str]:
     """Return the names of the campaigns that will be paused when sending resumes after a hold."""
     async with database.read() as tx:
-        running = select(campaigns.c.name).where(campaigns.c.status.in_(_RUNNING)).order_by(campaigns.c.id)
-        return [row.name for row in await tx.execute(running)]
+        return [row.name for row in await tx.execute(_RUNNING)]
 
 
 async def pause_running_campaigns(database: Database, clock: Clock) -> tuple[str, ...]:
     """Pause running and scheduled campaigns, and return their ids."""
-    running = (
-        select(campaigns.c.id, campaigns.c.campaign_id, queue_entries.c.lane)
-        .join(queue_entries, queue_entries.c.campaign_key == campaigns.c.id)
-        .where(campaigns.c.status.in_(_RUNNING))
-        .order_by(campaigns.c.id)
-    )
     async with database.write() as tx:
-        rows = await tx.execute(running)
+        rows = await tx.execute(_RUNNING)
         for row in rows:
             await record_lane_deferral(tx, row.lane, PAUSED, INDEFINITELY)
         keys = [row.id for row in rows]

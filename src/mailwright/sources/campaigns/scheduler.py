@@ -32,17 +32,15 @@ from mailwright.sources.campaigns.approval_notices import ApprovalNotices
 from mailwright.sources.campaigns.enqueue import ENQUEUED_STATUSES, enqueue_batch
 from mailwright.sources.campaigns.entries import QueueEntry, RunningAbTest, find_entry, update_entry
 from mailwright.sources.campaigns.guard_rails import CampaignGuard
-from mailwright.sources.campaigns.progress import COUNT_LANE
+from mailwright.sources.campaigns.progress import COUNT_LANE, LANE_IS_MOVING, has_nothing_to_send
 from mailwright.sources.campaigns.queue_recorder import QueueRecorder
 from mailwright.sources.campaigns.sender_rules_hold import hold_if_rules_are_unmet
 from mailwright.sources.campaigns.waves import advance_waves
 from mailwright.sources.sender_rules import NO_SENDER_RULES, SenderRules
 from mailwright.storage.database import Database, Transaction
-from mailwright.storage.statements import statement
 from mailwright.storage.tables import campaigns, deliveries, lane_deferrals, queue_entries
 
 NO_LIMITS: Final = DefaultLimits(Limits())
-LANE_IS_MOVING = statement(__package__, "lane_is_moving")
 
 # The number of messages that one transaction cancels, so that others can write in between.
 BATCH_SIZE = 2_000
@@ -100,16 +98,17 @@ _HAS_WAITING_MESSAGES: Final = (
     )
     .exists()
 )
-# The campaigns that are not completed, without those that are scheduled for later or paused. Every worker runs these
-# queries every second, so they are built once.
-_UNFINISHED: Final = _entries(queue_entries.c.completed_at.is_(None) & ~_IS_DEFERRED)
-# Completed campaigns with failed or unconfirmed messages, which a user may have retried or resolved since, and
-# cancelled campaigns that have waiting messages again: a message in doubt may have been resolved as "resend" after its
-# campaign was cancelled.
+_MAY_HAVE_ENDED: Final = (campaigns.c.status == CampaignStatus.PAUSED) & queue_entries.c.enqueue_ended_at.is_not(None)
+# The campaigns that are not completed, without those that are scheduled for later, or paused with recipients who have
+# no message. Every worker runs these queries every second, so they are built once.
+_UNFINISHED: Final = _entries(queue_entries.c.completed_at.is_(None) & (~_IS_DEFERRED | _MAY_HAVE_ENDED))
+# Completed campaigns with failed or unconfirmed messages, which a user may have retried or resolved since, or paused
+# with an earlier version, and cancelled campaigns that have waiting messages again: a message in doubt may have been
+# resolved as "resend" after its campaign was cancelled.
 _UNSETTLED: Final = _entries(
     queue_entries.c.completed_at.is_not(None)
     & (
-        (campaigns.c.status == CampaignStatus.SENDING)
+        campaigns.c.status.in_([CampaignStatus.SENDING, CampaignStatus.PAUSED])
         | (campaigns.c.status == CampaignStatus.CANCELLED) & _HAS_WAITING_MESSAGES
     )
 )
@@ -168,6 +167,8 @@ class CampaignScheduler:
     async def _step(self, entry: OpenEntry) -> bool:
         if entry.status == CampaignStatus.CANCELLED:
             return await self._cancel_messages(entry)
+        if entry.status == CampaignStatus.PAUSED:
+            return await self._end_paused(entry)
         if entry.completed_at is not None:
             return await self._recheck(entry)
         if self._is_overdue(entry):
@@ -220,6 +221,24 @@ class CampaignScheduler:
             if (await _counts(tx, cancelled)).sending:
                 return False
             await update_entry(tx, cancelled.campaign_key, **completed_values(now))
+        return True
+
+    async def _end_paused(self, paused: OpenEntry) -> bool:
+        """End the pause of a campaign whose last messages have left, so that it is completed like any other."""
+        now = self._clock.now()
+        async with self._database.read() as tx:
+            entry = await find_entry(tx, paused.campaign_key)
+            if entry is None or not await has_nothing_to_send(tx, entry):
+                return False
+        async with self._database.write() as tx:
+            entry = await find_entry(tx, paused.campaign_key, to_change=True)
+            if entry is None or entry.campaign_status is not CampaignStatus.PAUSED:
+                return False
+            if not await has_nothing_to_send(tx, entry):
+                return False
+            await defer.end_lane_deferral(tx, entry.lane)
+            sending = {"status": CampaignStatus.SENDING, "updated_at": now}
+            await tx.execute(update(campaigns).where(campaigns.c.id == entry.campaign_key).values(**sending))
         return True
 
     async def _complete(self, enqueued: OpenEntry) -> bool:
