@@ -3,6 +3,7 @@
 Each parser gets real input with random changes, so that most of it is still parsed.
 """
 
+import gzip
 import io
 import json
 import tempfile
@@ -23,12 +24,17 @@ from mailwright.audience.importing.plan import ImportOptions, make_plan, make_pr
 from mailwright.audience.importing.spreadsheets import as_csv
 from mailwright.audience.switching.archives import unpacked
 from mailwright.audience.switching.exports import ExportFile
+from mailwright.content.blocks.feed import read_feed
 from mailwright.content.raw import parse_raw, with_crlf
 from mailwright.domain.encoded_words import decode_words
 from mailwright.domain.errors import MailwrightError
+from mailwright.events.bounces import parse_bounce_mail
 from mailwright.events.bounces.author import find_author
 from mailwright.events.bounces.email_parts import parse_headers
+from mailwright.events.dmarc.parse import parse_file
+from mailwright.events.dmarc.report_email import parse_report_email
 from mailwright.providers.ses.sns import parse_envelope
+from tests.dmarc import a_report, a_row, an_email, gzipped, zipped
 from tests.examples import examples
 from tests.unit.events.bounce_emails import ORIGINAL
 
@@ -96,6 +102,33 @@ ENVELOPE = {
 HEADERS = (
     b'From: "Ada, L." <ada@example.com> (Ada), bob@example.com\r\nSubject: =?UTF-8?Q?H=C3=AA?=\r\nReply-To: x:;\r\n'
 )
+REPORT = a_report(a_row(), begins=1_700_006_400)
+RSS = (
+    b'<?xml version="1.0"?><rss version="2.0" xml:base="https://blog.example/"><channel><item>'
+    b"<title>Post &amp; more</title><link>/1</link><guid>urn:1</guid>"
+    b"<description><![CDATA[<p>Hi</p>]]></description></item></channel></rss>"
+)
+ATOM = (
+    b'<feed xmlns="http://www.w3.org/2005/Atom" xml:base="https://blog.example/b/"><entry><id>urn:2</id>'
+    b'<title type="html">&lt;i&gt;Two&lt;/i&gt;</title><link href="2"/><content>Text</content></entry></feed>'
+)
+JSON_FEED = json.dumps(
+    {
+        "version": "https://jsonfeed.org/version/1.1",
+        "items": [{"id": 3, "url": "/3", "title": "Three", "content_html": "<p>Hi</p>", "image": "i.png"}],
+    }
+).encode()
+UNSUBSCRIBE = b"From: ada@example.com\r\nTo: leave+018cc251@example.com\r\nSubject: unsubscribe\r\n\r\nunsubscribe\r\n"
+# A winmail.dat, a calendar, an email inside an email, and names in the formats of RFC 2231 and RFC 2047.
+ODD_ATTACHMENTS = (
+    b"From: ada@example.com\r\nTo: bob@example.com\r\nSubject: Hello\r\nMIME-Version: 1.0\r\n"
+    b'Content-Type: multipart/mixed; boundary="edge"\r\n\r\n'
+    b"--edge\r\nContent-Type: application/ms-tnef; name=winmail.dat\r\nContent-Transfer-Encoding: base64\r\n\r\n"
+    b"eJ8+IgEQAQaQCAAEAAAAAAABAAEAAQeQBgAIAAAA5AQ=\r\n"
+    b"--edge\r\nContent-Type: text/calendar; charset=utf-7; method=REPLY\r\n"
+    b"Content-Disposition: attachment; filename*0*=utf-8''%E2%82; filename*1*=%AC%20rates\r\n\r\nBEGIN:VCALENDAR\r\n"
+    b"--edge\r\nContent-Type: message/rfc822; name==?utf-8?q?=E2=82?=\r\n\r\nSubject: Inner\r\n\r\nHi\r\n--edge--\r\n"
+)
 PARSERS: Final = {
     "raw email": Parser(lambda content: parse_raw(with_crlf(content)), ORIGINAL.encode()),
     "headers": Parser(lambda content: find_author(parse_headers(content)), HEADERS),
@@ -104,6 +137,18 @@ PARSERS: Final = {
     "CSV import": Parser(_csv, b'email;name;since\nada@example.com;Ada;2026-01-01\nbob@example.com;"B";1.2.26\n'),
     "zipped export": Parser(_archive, _zip()),
     "spreadsheet import": Parser(_spreadsheet, _workbook()),
+    "RSS feed": Parser(lambda content: read_feed(content, "https://blog.example/"), RSS),
+    "Atom feed": Parser(lambda content: read_feed(content, "https://blog.example/"), ATOM),
+    "JSON feed": Parser(lambda content: read_feed(content, "https://blog.example/"), JSON_FEED),
+    "packed feed": Parser(read_feed, gzip.compress(RSS, mtime=0)),
+    "DMARC report": Parser(lambda content: parse_file(content, 0, "report.xml"), REPORT),
+    "DMARC report, gzip": Parser(lambda content: parse_file(content, 0, "report.xml.gz"), gzipped(REPORT)),
+    "DMARC report, zip": Parser(lambda content: parse_file(content, 0, "report.zip"), zipped(REPORT)),
+    "DMARC email": Parser(
+        lambda content: parse_report_email(content, 0), an_email([("report.zip", zipped(REPORT), "application/zip")])
+    ),
+    "unsubscribe request": Parser(parse_bounce_mail, UNSUBSCRIBE),
+    "odd attachments": Parser(lambda content: (parse_raw(content), parse_bounce_mail(content)), ODD_ATTACHMENTS),
 }
 
 

@@ -1,17 +1,22 @@
 """Bounce mailboxes: an email is returned until it is done, from a maildir and over IMAP."""
 
 import asyncio
-from contextlib import aclosing
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 
 from mailwright.domain.errors import ConfigurationInvalid
-from mailwright.events.bounces import BounceMailbox, MailboxUnavailable, open_mailbox
+from mailwright.events.bounces import BounceMailbox, MailboxUnavailable, imap, open_mailbox
 from mailwright.events.bounces.imap import ImapMailbox, ImapSettings
 from mailwright.events.bounces.mailbox import MAX_READ_BYTES
 from mailwright.events.bounces.mailbox_url import parse_imap_url
+from tests.examples import examples
 from tests.standins.imap import PASSWORD, UID_VALIDITY, USER, Failure, ImapServer
 
 UNREADABLE = Path("/proc/self/mem")
@@ -281,3 +286,81 @@ def test_invalid_url_is_rejected_without_printing_password(url: str) -> None:
         open_mailbox(url)
     assert "sec" not in str(raised.value)
     assert raised.value.__cause__ is None
+
+
+# Servers that respond with anything.
+
+
+@asynccontextmanager
+async def a_server_that_responds(verb: str, response: bytes) -> AsyncIterator[ImapMailbox]:
+    """Return a mailbox whose server responds to one command, or to the connection, with these bytes."""
+
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            writer.write(response if verb == "CONNECT" else b"* OK [CAPABILITY IMAP4rev1 MOVE] ready\r\n")
+            while line := await reader.readline():
+                tag, given = line.split()[0], line.upper()
+                if verb.encode() in given:
+                    writer.write(response.replace(b"TAG", tag))
+                    continue
+                found = b"* SEARCH 1\r\n" if b"SEARCH" in given else b""
+                found += b"* 1 FETCH (UID 1 BODY[]<0> {5}\r\nhello)\r\n" if b"FETCH" in given else b""
+                writer.write(found + tag + b" OK done\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(converse, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    settings = ImapSettings("127.0.0.1", port, "bounces", "secret", is_encrypted=False, timeout_seconds=0.5)
+    try:
+        yield ImapMailbox(settings)
+    finally:
+        server.close()
+
+
+VERBS = ("CONNECT", "LOGIN", "SELECT", "SEARCH", "FETCH", "STORE")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize(
+    "response",
+    [
+        b"* 1 FETCH (UID 1 BODY[]<0> {99999999999999}\r\nhello)\r\nTAG OK\r\n",
+        b"* 1 FETCH (UID 1 BODY[]<0> {99999999999999999999999999}\r\nhello)\r\nTAG OK\r\n",
+        b"* OK {4000000000}\r\n",
+        b"* 1 EXISTS\r\n" * 200_000 + b"TAG OK\r\n",
+    ],
+    ids=["terabytes", "no number", "gigabytes", "many"],
+)
+async def test_server_cannot_make_the_reader_use_much_memory(
+    verb: str, response: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(imap, "MAX_RESPONSE_BYTES", 1_000_000)
+    async with a_server_that_responds(verb, response) as mailbox:
+        with pytest.raises(MailboxUnavailable):
+            await handle_all(mailbox)
+
+
+PIECES = (
+    b"TAG ",
+    b"* ",
+    b"+ ",
+    b"OK",
+    b"NO",
+    b"BYE",
+    b"1 FETCH (",
+    b"BODY[]",
+    b"{5}\r\n",
+    b"{-1}\r\n",
+    b"SEARCH 1",
+    b")",
+)
+RESPONSES = st.lists(st.sampled_from([*PIECES, b"\r\n", b"\r\n", b" "]) | st.binary(max_size=4), max_size=12)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@hypothesis_settings(deadline=None, max_examples=examples(10))
+@given(pieces=RESPONSES)
+async def test_any_response_is_read_or_makes_the_mailbox_unavailable(verb: str, pieces: list[bytes]) -> None:
+    async with a_server_that_responds(verb, b"".join(pieces) + b"\r\nTAG OK\r\n") as mailbox:
+        with suppress(MailboxUnavailable):
+            assert all(isinstance(content, bytes) for content in await handle_all(mailbox))

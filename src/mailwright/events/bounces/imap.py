@@ -9,13 +9,19 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mailwright.events.bounces.mailbox import MAX_READ_BYTES, MailboxEmail, MailboxUnavailable
 from mailwright.providers.tokens import TokenSource, TokenUnavailable, oauthbearer, xoauth2
 
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
 TIMEOUT_SECONDS = 30.0
 # Maximum number of emails per pass, to limit the length of the session and of the UID list. The next pass continues.
 MAX_EMAILS = 1_000
+# The longest response to a command: an email, and the lines around it.
+MAX_RESPONSE_BYTES = MAX_READ_BYTES + 2 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +40,34 @@ class ImapSettings:
 
 class _TokenRejected(Exception):
     """The server does not accept the access token."""
+
+
+class _LimitedImap(imaplib.IMAP4):
+    """A connection that ends if a response is too long, because `imaplib` allocates any announced length at once."""
+
+    _bytes_left = MAX_RESPONSE_BYTES
+
+    def send(self, data: "ReadableBuffer") -> None:
+        self._bytes_left = MAX_RESPONSE_BYTES
+        super().send(data)
+
+    def read(self, size: int) -> bytes:
+        self._count(size)
+        return super().read(size)
+
+    def readline(self) -> bytes:
+        line = super().readline()
+        self._count(len(line))
+        return line
+
+    def _count(self, size: int) -> None:
+        self._bytes_left -= size
+        if self._bytes_left < 0:
+            raise self.abort("the response is too long")
+
+
+class _LimitedEncryptedImap(_LimitedImap, imaplib.IMAP4_SSL):
+    """The same with TLS."""
 
 
 class ImapMailbox:
@@ -188,9 +222,11 @@ class _ImapSession:
     def _connect(self) -> imaplib.IMAP4:
         settings = self._settings
         if not settings.is_encrypted:
-            return imaplib.IMAP4(settings.host, settings.port, timeout=settings.timeout_seconds)
+            return _LimitedImap(settings.host, settings.port, timeout=settings.timeout_seconds)
         context = ssl.create_default_context(cafile=settings.ca)
-        return imaplib.IMAP4_SSL(settings.host, settings.port, ssl_context=context, timeout=settings.timeout_seconds)
+        return _LimitedEncryptedImap(
+            settings.host, settings.port, ssl_context=context, timeout=settings.timeout_seconds
+        )
 
     @property
     def _open(self) -> imaplib.IMAP4:

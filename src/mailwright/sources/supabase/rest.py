@@ -147,18 +147,23 @@ class SupabaseTable:
     async def pages(self, columns: str, where: str) -> AsyncIterator[list[Mapping[str, Any]]]:
         """Yield all rows in pages. Each page starts after the last address, so changes never skip or repeat a row."""
         last: str | None = None
+        seen: set[str] = set()
         while rows := await self.page(columns, where, after=last):
             # A short page is not the end: the server may return fewer rows than requested.
-            if last == rows[-1].get(self._email):
+            last = str(rows[-1][self._email])
+            if last in seen:
                 raise SupabaseUnavailable("Supabase returned the same page of {about} twice.", about=self._name)
-            last = str(rows[-1].get(self._email) or "")
+            seen.add(last)
             yield rows
 
     async def page(self, columns: str, where: str = "", *, after: str | None) -> list[Mapping[str, Any]]:
         """Return the next rows by address; none after the last row."""
         beginning = f"{self._email}=not.is.null" if after is None else f"{self._email}=gt.{filter_value(after)}"
         conditions = "&".join(filter(None, (where, beginning)))
-        return await self.select(f"select={columns}&{conditions}&order={self._email}.asc&limit={PAGE_ROWS}")
+        rows = await self.select(f"select={columns}&{conditions}&order={self._email}.asc&limit={PAGE_ROWS}")
+        if not all(isinstance(row.get(self._email), str) for row in rows):
+            raise SupabaseUnavailable("Supabase returned rows of {about} without an address.", about=self._name)
+        return rows
 
     async def rows_of(self, email: str, columns: str) -> list[Mapping[str, Any]]:
         """Return the rows of an address in any spelling."""
