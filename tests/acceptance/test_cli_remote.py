@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mailwright.access.roles import PLATFORM_SCOPES, Scope
+from mailwright.access.roles import PLATFORM_SCOPES, Role, Scope
 from mailwright.domain.clock import ManualClock
+from mailwright.outbox import tenants
 from mailwright.storage.database import Database
 from tests.acceptance.commands import Commands
 from tests.api import Api, a_request, an_api, on_a_socket
@@ -90,6 +91,26 @@ async def test_remote_exclusions_are_listed_and_written_as_csv(far: Commands, ap
     assert (far.folder / "bob.csv").read_text().splitlines() == [titles, bob]
     unclear = await far.run(*excluded, "bob.csv")
     assert (unclear.code, "needs --csv" in unclear.err) == (2, True)
+
+
+async def test_remote_approvals_are_requested_and_listed(far: Commands, api: Api) -> None:
+    await far.ok("list", "create", "news")
+    await far.ok("list", "subscribe", "news", "ada@example.com", "--confirmed")
+    content = {"subject": "Spring", "body": "<p>{{ unsubscribe_url }}</p>", "text": "{{ unsubscribe_url }}"}
+    draft = {"name": "News", "lists": ["news"], "content": content}
+    campaign_id = (await api.client.post("/v1/campaigns", json=draft)).json()["campaignId"]
+    shown = (await far.ok("campaign", "plan", campaign_id, COLUMNS="200")).out
+    assert ("when it is started" in shown, "Spring" in shown, "not required" in shown) == (True, True, True)
+    await tenants.change(api.engine.database, tenants.DEFAULT, approval_over=0)
+    await api.engine.users.create("grace", "correct horse battery", Role.EDITOR, actor="test")
+    owned = {"MAILWRIGHT_API_KEY": await api.engine.keys.create(1, "robot", owner="grace")}
+    requested = await far.ok("campaign", "request-approval", campaign_id, "--json", **owned)
+    assert requested.json["approval"]["requestedBy"] == "api:robot"
+    refused = await far.run("campaign", "withdraw-approval", campaign_id)
+    assert (refused.code, "Only a signed-in user can do this." in refused.err) == (1, True)
+    assert "Nothing of the tenant default waits" in (await far.ok("approval", "list")).out
+    missing = await far.run("approval", "show", "1")
+    assert (missing.code, missing.err) == (1, "There is no such approval.\n")
 
 
 async def test_remote_rules_reports_and_logs_are_those_of_the_key(far: Commands) -> None:

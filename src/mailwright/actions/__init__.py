@@ -12,10 +12,11 @@ if TYPE_CHECKING:
 
 # The modules of each command; the first has its noun. They are imported when the command runs, or when a server starts.
 MODULES: Final = {
+    "approval": "approvals",
     "archive": "archive",
     "audit-log": "audit_log",
     "brand": "brands",
-    "campaign": "campaigns campaign_explanations campaign_guard_rails campaign_repeats",
+    "campaign": "campaigns approvals campaign_explanations campaign_guard_rails campaign_repeats",
     "contact": "contacts imports moves",
     "dead-letter": "dead_letters",
     "dmarc": "dmarc_reports",
@@ -44,8 +45,10 @@ MODULES: Final = {
 
 def load_noun(command: str) -> "Noun":
     """Import the actions of a command."""
-    modules = [import_module(f"mailwright.actions.{name}") for name in MODULES[command].split()]
+    names = [f"mailwright.actions.{name}" for name in MODULES[command].split()]
+    modules = [import_module(name) for name in names]
     noun: Noun = modules[0].noun
+    noun.actions.sort(key=lambda each: names.index(each.run.__module__))  # Other code may have imported them before.
     return noun
 
 

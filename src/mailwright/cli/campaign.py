@@ -10,7 +10,8 @@ from typing import Annotated, Final, TypeVar
 import typer
 from rich.text import Text
 
-from mailwright.actions import campaigns, load_noun
+from mailwright.actions import approvals, campaigns, load_noun
+from mailwright.actions.approvals import CampaignApprovalResponse
 from mailwright.actions.campaign_reports import RecipientQuery
 from mailwright.actions.campaigns import (
     CampaignExtensionResponse,
@@ -70,7 +71,6 @@ from mailwright.cli.campaign_output import (
     View,
     limits,
     picture,
-    plan_table,
     print_problems,
     print_warnings,
     repeat_text,
@@ -100,7 +100,6 @@ from mailwright.outbox.limits import DefaultLimits
 from mailwright.schemas.recipient_report import report_csv, report_json
 from mailwright.sources.api.validation import parse_strict
 from mailwright.sources.campaigns import progress, report
-from mailwright.sources.campaigns.approvals import CampaignApproval, CampaignApprovals, PlanReport
 from mailwright.sources.campaigns.bulk_limits import load_bulk_limits
 from mailwright.sources.campaigns.campaigns import Campaigns, with_send_time
 from mailwright.sources.campaigns.checks import (
@@ -113,7 +112,6 @@ from mailwright.sources.campaigns.definition import CampaignLimits
 from mailwright.sources.campaigns.enqueue import enqueue_batch
 from mailwright.sources.campaigns.extension import preview_extension
 from mailwright.sources.campaigns.numbers import load_numbers
-from mailwright.sources.campaigns.plan import CampaignPlans
 from mailwright.sources.campaigns.queue_recorder import refresh_queue
 from mailwright.sources.campaigns.records import Actor, Campaign
 from mailwright.sources.campaigns.review import digest_checked
@@ -236,27 +234,21 @@ def list_command(
 
 
 def _list_approvals(wanted: ListedApproval, tenant: str, limit: int, *, as_json: bool) -> None:
-    from mailwright.actions.approvals import campaign_approval_response  # noqa: PLC0415 - only these commands need it
-
-    async def work(at: Installation) -> list[CampaignApproval]:
-        owner, approvals = await find_tenant(at, tenant), _approvals(at)
-        is_rejected = wanted is ListedApproval.REJECTED
-        return (await (approvals.list_rejected(owner.id) if is_rejected else approvals.list_waiting(owner.id)))[:limit]
-
-    found = run(work)
+    found = perform(approvals.noun.find(approvals.list_approvals), {}, path={}, tenant=tenant)
+    listed = getattr(found, wanted)[:limit]
     if as_json:
-        print_json([campaign_approval_response(each).to_dict() for each in found])
+        print_json([each.to_dict() for each in listed])
     elif wanted is ListedApproval.REJECTED:
-        rows = [(*_approval_row(each), f"{each.approval.decided_by}: {each.approval.comment or ''}") for each in found]
+        rows = [(*_approval_row(each), f"{each.approval.decided_by}: {each.approval.comment or ''}") for each in listed]
         titles = ("Campaign!", "Recipients", "Rejected by, and reason")
         print_rows(titles, rows, nothing=f"No campaign of the tenant {tenant} is rejected.")
     else:
-        rows = [(*_approval_row(each), describe_actor(each.approval.requested_by)) for each in found]
+        rows = [(*_approval_row(each), describe_actor(each.approval.requested_by)) for each in listed]
         titles = ("Campaign!", "Recipients", "Requested by")
         print_rows(titles, rows, nothing=f"No campaign of the tenant {tenant} waits for an approval.")
 
 
-def _approval_row(found: CampaignApproval) -> tuple[Text, str]:
+def _approval_row(found: CampaignApprovalResponse) -> tuple[Text, str]:
     return two_lines(found.campaign_id, found.name), f"{found.approval.recipients:,}"
 
 
@@ -535,59 +527,6 @@ def show(
         out.print(picture(view))
 
 
-@app.command()
-def plan(campaign_id: CampaignId, as_json: Json = False) -> None:
-    """Show what a campaign would send, to whom and when, and whether a second person must approve it."""
-
-    async def work(at: Installation) -> PlanReport:
-        await _found(at, campaign_id)
-        return await _approvals(at).report(campaign_id, tenant_id=None)
-
-    _print_plan(_run(work), as_json=as_json)
-
-
-@app.command("request-approval")
-def request_approval(campaign_id: CampaignId, as_json: Json = False) -> None:
-    """Request that a second person approves the campaign as it is now. They decide in the dashboard."""
-
-    async def work(at: Installation) -> PlanReport:
-        await _found(at, campaign_id)
-        return await _approvals(at).request(ACTOR, campaign_id)
-
-    _print_plan(_run(work), as_json=as_json)
-
-
-@app.command("withdraw-approval")
-def withdraw_approval(
-    campaign_id: CampaignId,
-    reason: Annotated[str, typer.Option(help="Why the rejection is lifted; required after a rejection.")] = "",
-) -> None:
-    """Withdraw a request for approval or an approval, or lift a rejection with --reason.
-
-    The rule of the tenant then applies again.
-    """
-
-    async def work(at: Installation) -> PlanReport:
-        await _found(at, campaign_id)
-        await _approvals(at).withdraw(ACTOR, campaign_id, reason=reason, may_lift=True)
-        return await _approvals(at).report(campaign_id, tenant_id=None)
-
-    _print_plan(_run(work), as_json=False)
-
-
-def _print_plan(report: PlanReport, *, as_json: bool) -> None:
-    from mailwright.actions.approvals import plan_response  # noqa: PLC0415 - only these commands need it
-
-    if as_json:
-        print_json(plan_response(report).to_dict())
-    else:
-        out.print(plan_table(report))
-        for change in report.changes:
-            out.print(Text(f"Changed: {change.sentence}"), soft_wrap=True)
-            if change.diff:
-                out.print(Text(change.diff, style="dim"), soft_wrap=True)
-
-
 @app.command("report")
 def report_command(
     campaign_id: CampaignId,
@@ -632,11 +571,6 @@ def _run(work: Callable[[Installation], Awaitable[Found]]) -> Found:
 
 def _campaigns(at: Installation) -> Campaigns:
     return Campaigns(at.database, at.clock, _templates(at), campaign_reports.sender_rules(at), _guard_rails(at))
-
-
-def _approvals(at: Installation) -> CampaignApprovals:
-    plans = CampaignPlans(at.database, at.clock, _templates(at), campaign_reports.sender_rules(at), _defaults(at))
-    return CampaignApprovals(at.database, at.clock, plans)
 
 
 def _defaults(at: Installation) -> DefaultLimits:

@@ -9,16 +9,14 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from mailwright.cli.output import aside, display, table, zone_time
+from mailwright.cli.output import aside, display, zone_time
 from mailwright.content.presend_checks import PresendIssue
 from mailwright.domain.campaign import CampaignStatus
 from mailwright.domain.clock import Instant
 from mailwright.domain.sending_readiness import Destination, SendingReadiness
 from mailwright.domain.sizes import size_text
-from mailwright.sources.campaigns.approvals import PlanReport
 from mailwright.sources.campaigns.engagement import CampaignEngagement
 from mailwright.sources.campaigns.numbers import CampaignNumbers
-from mailwright.sources.campaigns.plan import PlannedRepeat
 from mailwright.sources.campaigns.progress import CampaignMessageCounts, QueuePosition
 from mailwright.sources.campaigns.records import Campaign
 from mailwright.sources.campaigns.variants import CampaignProblem
@@ -199,35 +197,6 @@ def _grid(facts: Iterable[tuple[str, Any]]) -> Table:
 
 def _time(instant: Instant | None) -> str | None:
     return None if instant is None else zone_time(instant)
-
-
-def plan_table(report: PlanReport) -> Table:
-    """Return the plan of a campaign and its approval as a table."""
-    found, definition = report.plan, report.plan.campaign.definition
-    rows = [
-        ("campaign", found.campaign.name),
-        ("recipients", f"{found.recipients:,}"),
-        ("excluded", f"{sum(found.excluded.values()):,}"),
-        ("from", found.sender or ""),
-        ("send time", _time(definition.scheduled_at) or "when it is started"),
-        *((("repeats", _repeat_text(found.repeat)),) if found.repeat is not None else ()),
-        ("finishes", _time(found.finishes_at) or "not known"),
-        *((f"content {each.variant} {each.locale}".rstrip(), each.subject) for each in found.contents),
-        *(("error", f"{problem.field}: {problem.message}") for problem in found.problems),
-        *(("warning", warning.sentence) for warning in found.warnings),
-        ("digest", found.digest),
-        ("approval", report.refusal or ("given" if report.is_required else "not required")),
-    ]
-    made = table("Plan!", "")
-    for name, value in rows:
-        made.add_row(name, Text(value))
-    return made
-
-
-def _repeat_text(repeat: PlannedRepeat) -> str:
-    feed = f", with the feed {repeat.feed}" if repeat.feed else ""
-    following = f"next {zone_time(repeat.next_times[0])}" if repeat.next_times else "paused"
-    return f"{repeat.schedule}{feed} ({following})"
 
 
 def print_problems(problems: Iterable[CampaignProblem]) -> None:

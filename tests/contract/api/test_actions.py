@@ -15,6 +15,8 @@ from mailwright.actions.declaration import DeclaredAction
 from mailwright.domain.clock import ManualClock
 from mailwright.events.outbound.deliveries import FAILED
 from mailwright.outbox import tenants
+from mailwright.sources.campaigns.approval_gate import AwaitsApproval
+from mailwright.sources.send_approvals import PlannedSend, SendKind, require_approval
 from mailwright.storage.database import Database
 from mailwright.storage.tables import api_keys, audit_log, sender_domains, sequence_enrolments, webhook_deliveries
 from tests.api import Api, a_request, an_api, client_of
@@ -34,6 +36,9 @@ CAMPAIGN = {
     "content": {"subject": "News", "body": "<p>{{ unsubscribe_url }}</p>"},
 }
 BODIES: dict[str, Any] = {
+    "approval change_rule": {"over": 100},
+    "approval approve_send": {"digest": "0"},
+    "approval reject_send": {"digest": "0", "comment": "Too early."},
     "archive set_archived": {"isPublic": True},
     "brand save_brand": {"name": "Acme"},
     "brand edit_brand": {"primary": "#112233"},
@@ -48,6 +53,8 @@ BODIES: dict[str, Any] = {
     "campaign choose_winner": {"version": "A"},
     "campaign edit_limits": {"dailyLimit": 5},
     "campaign attach": {"filename": "a.txt", "content": "aGVsbG8="},
+    "campaign approve": {"digest": "0"},
+    "campaign reject": {"digest": "0", "comment": "Too dear."},
     "campaign set_repeat": {"time": "09:00"},
     "contact snooze": {"until": "2027-06-01T00:00:00Z"},
     "contact put": {"legalBasis": "contract"},
@@ -119,6 +126,7 @@ NEED_RECIPIENTS = {
     "campaign retry_failed",
     "campaign resolve_in_doubt",
     "campaign accept_failures",
+    "campaign request_approval",
     "campaign show_extension",
     "campaign extend",
     "campaign choose_winner",
@@ -129,6 +137,16 @@ NEED_RECIPIENTS = {
 }
 # Actions that need a failed message or one in doubt, while the one here waits. Other tests perform them.
 NEED_OTHER_STATUS = {"message retry", "message resolve"}
+# Actions that only signed-in users can perform. Other tests perform them.
+NEED_PERSON = {
+    "approval change_rule",
+    "approval withdraw_send",
+    "approval approve_send",
+    "approval reject_send",
+    "campaign withdraw_request",
+    "campaign approve",
+    "campaign reject",
+}
 # Actions whose object is that of the caller's tenant.
 MAKES_ONES_OWN = {"contact put", "retention preview", "retention save", "template write"}
 
@@ -186,7 +204,21 @@ async def places(api: Api) -> dict[str, str]:
     named |= {"campaignId": campaign, "attachmentId": attached.json()["attachments"][0]["attachmentId"]}
     message = (await api.client.post("/v1/email/send", json=a_request())).json()["outboxId"]
     named |= {"outboxId": message}
+    named |= {"approvalId": await _request_approval(api)}
     return {**named, **platform, "webhookId": webhook, "deliveryId": delivery}
+
+
+async def _request_approval(api: Api) -> str:
+    """Request the approval of a sequence, and return its id."""
+    database, clock = api.engine.database, api.engine.clock
+    await tenants.change(database, tenants.DEFAULT, approval_over=0)
+    with pytest.raises(AwaitsApproval):
+        await require_approval(
+            database, clock, PlannedSend(1, SendKind.SEQUENCE, "welcome", "Welcome", 3, {}), actor="ada"
+        )
+    await tenants.change(database, tenants.DEFAULT, approval_over=None)
+    [waiting] = await api.engine.send_approvals.list_waiting(1)
+    return str(waiting.id)
 
 
 @pytest.fixture
@@ -318,6 +350,9 @@ async def test_each_action_works_with_its_scope_and_is_audited(
             continue
         if named(action) in NEED_RECIPIENTS | NEED_OTHER_STATUS:
             assert answer.status_code in (404, 409, 422), (named(action), answer.text)
+            continue
+        if named(action) in NEED_PERSON:
+            assert (answer.status_code, "signed-in user" in answer.text) == (403, True), (named(action), answer.text)
             continue
         assert answer.status_code == action.status, (named(action), answer.text)
         async with api.engine.database.read() as tx:

@@ -40,12 +40,6 @@ def _declared_tools() -> Iterable[RouteTool]:
 TOOLS: Final = (
     *_declared_tools(),
     RouteTool(
-        "show_campaign_plan",
-        "GET",
-        "/v1/campaigns/{campaignId}/plan",
-        "Show what a campaign would send, to whom and when, and whether a second person must approve it.",
-    ),
-    RouteTool(
         "campaign_report",
         "GET",
         "/v1/campaigns/{campaignId}/report",
@@ -84,12 +78,6 @@ TOOLS: Final = (
     RouteTool("show_template", "GET", "/v1/templates/{templateId}", "Show a template with its source."),
     RouteTool("preview_template", "POST", "/v1/templates/{templateId}/preview", "Render a template with values."),
     RouteTool("audit_log", "GET", "/v1/journal", "Show who changed what, latest first."),
-    RouteTool(
-        "request_approval",
-        "POST",
-        "/v1/campaigns/{campaignId}/plan",
-        "Request that a person approves a draft as it is now. A later change makes the request void.",
-    ),
     RouteTool(
         "create_sequence_draft",
         "POST",
