@@ -58,6 +58,6 @@ def _details(entry: AuditEntryResponse) -> Iterator[str]:
 async def show(at: Context, page: AuditLogPage) -> AuditLogResponse:
     """List the audit log, latest first."""
     entries = await list_entries(
-        at.database, tenant_id=at.owner_id, limit=page.limit, before=page.before("deed"), subject=page.subject
+        at.database.reader, tenant_id=at.owner_id, limit=page.limit, before=page.before("deed"), subject=page.subject
     )
     return AuditLogResponse(deeds=entries, next_cursor=page.next_cursor("deed", [entry.id for entry in entries]))

@@ -204,7 +204,7 @@ def erasure_lines(found: ErasureResponse, _given: Mapping[str, Any]) -> Iterator
 async def list_contacts(at: Context, page: ContactPage) -> ContactListResponse:
     """List the contacts, latest first."""
     found = await contacts.list_page(
-        at.database, at.tenant_id, limit=page.limit, status=page.status, before=page.before("contact")
+        at.database.reader, at.tenant_id, limit=page.limit, status=page.status, before=page.before("contact")
     )
     return ContactListResponse(contacts=found, next_cursor=page.next_cursor("contact", [each.id for each in found]))
 

@@ -202,7 +202,7 @@ def _report_lines(report: DmarcReportResponse, _given: Mapping[str, Any]) -> Ite
 async def list_domains(at: Context, query: DmarcQuery) -> DmarcDomainListResponse:
     """List the domains that receivers have reported about, with their numbers."""
     since = at.clock.now() - query.days * DAY
-    return DmarcDomainListResponse(domains=await list_totals(at.database, at.tenant_id, since))
+    return DmarcDomainListResponse(domains=await list_totals(at.database.reader, at.tenant_id, since))
 
 
 @noun.get("/{domainName}", command="show", shown=_report_lines)
@@ -210,7 +210,7 @@ async def show(at: Context, domain_name: str, query: DmarcQuery) -> DmarcReportR
     """Show the reports about a domain by reporter, source and day, compared with the messages that Mailwright sent."""
     directory = make_directory(at.settings, at.database, at.clock) if at.engine is None else at.engine.directory
     domain = await require_reported_domain(at.database, directory, at.tenant_id, domain_name)
-    report = await load_domain_report(at.database, at.tenant_id, domain, at.clock.now(), query.days)
+    report = await load_domain_report(at.database.reader, at.tenant_id, domain, at.clock.now(), query.days)
     return combine(
         DmarcReportResponse,
         report.totals,
@@ -218,5 +218,5 @@ async def show(at: Context, domain_name: str, query: DmarcQuery) -> DmarcReportR
         suggested_policy=report.advice.policy,
         advice=report.advice.sentence,
         by_reporter=report.reporters,
-        refused=await list_refusals(at.database, at.tenant_id, domain=domain),
+        refused=await list_refusals(at.database.reader, at.tenant_id, domain=domain),
     )

@@ -115,7 +115,7 @@ async def list_lists(at: Context, query: ListsQuery) -> ListsResponse:
     shown = [ListResponse.model_validate(each) for each in found]
     if query.subscribers:
         for each in shown:
-            each.subscribers = await count_subscribers(at.database, at.tenant_id, each.list_key)
+            each.subscribers = await count_subscribers(at.database.reader, at.tenant_id, each.list_key)
     return ListsResponse(lists=shown)
 
 

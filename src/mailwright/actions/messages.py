@@ -318,8 +318,8 @@ def _new_status(message: MessageStatusResponse, _given: Mapping[str, Any]) -> It
 )
 async def search(at: Context, query: MessageSearchQuery) -> MessageListResponse:
     """Search messages, latest first. If the response has a `nextCursor`, there may be more, even after a short page."""
-    page, now = await find_page(at.database, at.tenant_id, query.search(), limit=query.limit), at.clock.now()
-    waits = await find_deferrals(at.database, page.messages, now)
+    page, now = await find_page(at.database.reader, at.tenant_id, query.search(), limit=query.limit), at.clock.now()
+    waits = await find_deferrals(at.database.reader, page.messages, now)
     texts = {key: deferral_text(each.reason, each.until, now, at.zone) for key, each in waits.items()}
     subjects = await rendered_subjects(
         at.database, at.clock, at.tenant_id, {each.outbox_id: each.subject for each in page.messages}

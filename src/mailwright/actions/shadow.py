@@ -83,7 +83,7 @@ def _lines(found: ShadowReportResponse, _given: Mapping[str, Any]) -> Iterator[L
 )
 async def report(at: Context, query: ShadowReportQuery) -> ShadowReportResponse:
     """Report the emails that shadow mode passed on, and what Mailwright would have done with them."""
-    found = await load_report(at.database, at.tenant_id, at.clock.now(), query.days)
+    found = await load_report(at.database.reader, at.tenant_id, at.clock.now(), query.days)
     examples = [
         combine(ShadowEmailResponse, row, at=row.created_at, findings=row.findings.split()) for row in found.examples
     ]

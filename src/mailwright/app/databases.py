@@ -18,6 +18,7 @@ def open_database(settings: Settings) -> Database:
         settings.database_url,
         connections=settings.database_connections,
         secret_box=SecretBox(key, settings.secret_key_file),
+        read_url=settings.database_read_url,
     )
 
 

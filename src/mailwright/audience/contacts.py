@@ -22,7 +22,7 @@ from mailwright.outbox import audit_log
 from mailwright.outbox.accept import insert_contacts
 from mailwright.outbox.message_records import MessageSearch, MessageSummary, search
 from mailwright.outbox.pending_erasures import refuse_erasing
-from mailwright.storage.database import Database, Transaction
+from mailwright.storage.database import Database, Readable, Transaction
 from mailwright.storage.tables import contact_tags, contacts, subscriptions
 
 NEWEST = 2**63 - 1
@@ -115,7 +115,7 @@ async def load_details(database: Database, tenant_id: int, email: str, *, messag
 
 
 async def list_page(
-    database: Database, tenant_id: int, *, limit: int, status: str | None = None, before: int = NEWEST
+    database: Readable, tenant_id: int, *, limit: int, status: str | None = None, before: int = NEWEST
 ) -> list[Contact]:
     """Return a page of contacts, newest first. For the next page, pass the last ID of this one as `before`."""
     conditions = [contacts.c.tenant_id == tenant_id, contacts.c.id < before, contacts.c.deleted_at.is_(None)]

@@ -24,7 +24,7 @@ from mailwright.audience.tracking_consent import (
     consent_of_row,
 )
 from mailwright.domain.clock import Instant, isoformat
-from mailwright.storage.database import Database, Transaction
+from mailwright.storage.database import Readable, Transaction
 from mailwright.storage.expressions import json_members
 from mailwright.storage.tables import contact_tags, contacts, subscriptions
 
@@ -68,7 +68,7 @@ class ExportSelection:
 
 
 async def export_pages(
-    database: Database, selection: ExportSelection, now: Instant
+    database: Readable, selection: ExportSelection, now: Instant
 ) -> AsyncIterator[list[ExportedContact]]:
     """Yield pages ordered by address. Each page shows the database at the time it is read."""
     after = ""
@@ -82,7 +82,7 @@ async def export_pages(
             return
 
 
-async def export_csv(database: Database, selection: ExportSelection, now: Instant) -> AsyncIterator[str]:
+async def export_csv(database: Readable, selection: ExportSelection, now: Instant) -> AsyncIterator[str]:
     """Yield CSV with a column for every attribute. One query lists the attributes, so contacts are read only once.
 
     An attribute that appears for the first time during the export has no column.
@@ -101,7 +101,7 @@ async def export_csv(database: Database, selection: ExportSelection, now: Instan
         yield _lines([_row(contact, attributes) for contact in page])
 
 
-async def export_json_lines(database: Database, selection: ExportSelection, now: Instant) -> AsyncIterator[str]:
+async def export_json_lines(database: Readable, selection: ExportSelection, now: Instant) -> AsyncIterator[str]:
     async for page in export_pages(database, selection, now):
         yield b"".join(orjson.dumps(as_json(contact), option=orjson.OPT_APPEND_NEWLINE) for contact in page).decode()
 

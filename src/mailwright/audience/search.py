@@ -15,7 +15,7 @@ from mailwright.audience.contacts import Contact, contact_columns, contact_from_
 from mailwright.audience.eligibility import is_subscribed_to
 from mailwright.domain import address
 from mailwright.domain.unsubscribe_tokens import GENERAL
-from mailwright.storage.database import Database, Transaction
+from mailwright.storage.database import Readable, Transaction
 from mailwright.storage.expressions import lower_ascii, position
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import contact_tags, contacts, subscriptions
@@ -64,7 +64,7 @@ class ContactSearchPage:
 
 
 async def search_contacts(
-    database: Database,
+    database: Readable,
     tenant_id: int,
     query: ContactQuery,
     *,
@@ -90,7 +90,7 @@ async def search_contacts(
     return ContactSearchPage(page, scan.last_key, is_cut=scan.last_key is not None)
 
 
-async def find_by_prefix(database: Database, tenant_id: int, prefix: str, *, limit: int) -> list[Contact]:
+async def find_by_prefix(database: Readable, tenant_id: int, prefix: str, *, limit: int) -> list[Contact]:
     """Return the contacts whose address begins with the text, by the index of addresses."""
     c, lowest = contacts.c, prefix.lower()
     conditions = (
@@ -104,7 +104,7 @@ async def find_by_prefix(database: Database, tenant_id: int, prefix: str, *, lim
     return [contact_from_row(row) for row in rows]
 
 
-async def count_contacts(database: Database, tenant_id: int, *, most: int) -> int:
+async def count_contacts(database: Readable, tenant_id: int, *, most: int) -> int:
     """Count the contacts, but not beyond `most`, so that it takes equally long for every tenant."""
     c = contacts.c
     some = select(c.id).where(c.tenant_id == tenant_id, c.deleted_at.is_(None)).limit(most).subquery()
@@ -113,7 +113,7 @@ async def count_contacts(database: Database, tenant_id: int, *, most: int) -> in
     return int(row[0])
 
 
-async def count_subscribers(database: Database, tenant_id: int, list_key: str) -> int:
+async def count_subscribers(database: Readable, tenant_id: int, list_key: str) -> int:
     """Count the subscribers of a list. The time grows with the size of the list."""
     async with database.read() as tx:
         rows = await tx.execute(
@@ -122,7 +122,7 @@ async def count_subscribers(database: Database, tenant_id: int, list_key: str) -
     return int(rows[0][0])
 
 
-async def list_tags(database: Database, tenant_id: int, *, limit: int = 200) -> list[str]:
+async def list_tags(database: Readable, tenant_id: int, *, limit: int = 200) -> list[str]:
     """List the tags in use."""
     async with database.read() as tx:
         rows = await tx.run(TAGS_IN_USE, tenant_id=tenant_id, limit=limit)

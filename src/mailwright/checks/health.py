@@ -44,6 +44,7 @@ from mailwright.providers.route import providers_of
 from mailwright.sources.campaigns.repeat_records import list_failed
 from mailwright.sources.campaigns.restored import list_running_campaigns
 from mailwright.storage.database import Database
+from mailwright.storage.replica_state import ReplicaProblem, ReplicaState
 from mailwright.storage.server_settings import REPLICATION, find_unsafe_settings
 from mailwright.storage.server_state import database_bytes, find_history
 
@@ -90,6 +91,7 @@ class HealthFacts:
     settings_problems: tuple[str, ...]  # stored settings that cannot be used
     outdated_workers: tuple[str, ...]  # workers that still use earlier stored settings
     named: NamedProviders
+    replica: ReplicaState | None  # None if none is configured
     valkey_error: str | None  # why Valkey does not respond, if it is configured
 
 
@@ -106,6 +108,8 @@ async def find_problems(settings: Settings, database: Database, facts: HealthFac
         *_hold(facts),
         *[each async for each in _failover(database, now)],
         *[each async for each in _replication(database)],
+        *_replica(facts),
+        *_pooler(settings, database),
         *_workers(facts, now),
         *_valkey(facts),
         *find_provider_problems(facts.named, facts.workers, await _quotas(database), now),
@@ -155,6 +159,7 @@ async def load_facts(settings: Settings, database: Database, now: Instant) -> He
         settings_problems=effective.problems,
         outdated_workers=_outdated(effective, workers, now),
         named=effective.named,
+        replica=None if database.replica is None else await database.replica.measure(),
         valkey_error=None if settings.redis_url is None else await find_valkey_error(settings.redis_url),
     )
 
@@ -329,6 +334,53 @@ async def _replication(database: Database) -> AsyncIterator[Finding]:
                 wanted=each.wanted,
             )
             yield warning("replication", each.problem, advice)
+
+
+_REPLICA_PROBLEMS: Final = {
+    ReplicaProblem.UNREACHABLE: lazy_gettext("it does not respond"),
+    ReplicaProblem.NOT_A_REPLICA: lazy_gettext("it is a primary, not a replica"),
+    ReplicaProblem.OTHER_DATABASE: lazy_gettext("it has another database"),
+    ReplicaProblem.OTHER_HISTORY: lazy_gettext("it does not follow the present primary"),
+    ReplicaProblem.BEHIND: lazy_gettext("it is behind"),
+    ReplicaProblem.PRIMARY_UNKNOWN: lazy_gettext("the position of the primary cannot be read"),
+}
+
+
+def _replica(facts: HealthFacts) -> Iterator[Finding]:
+    if facts.replica is None:
+        return
+    lag = facts.replica.lag_seconds
+    if facts.replica.problem is None:
+        yield ok(
+            "replica",
+            lazy_gettext("reports, exports and lists read it; it is {lag} s behind", lag=f"{lag or 0:.2f}"),
+        )
+        return
+    reason = _REPLICA_PROBLEMS[facts.replica.problem]
+    summary = lazy_gettext("reports, exports and lists read the primary instead: {reason}", reason=reason)
+    if facts.replica.problem is ReplicaProblem.BEHIND and lag is not None:
+        summary = lazy_gettext("{summary} (by {lag} s)", summary=summary, lag=f"{lag:.1f}")
+    elif facts.replica.detail:
+        summary = lazy_gettext("{summary} ({detail})", summary=summary, detail=facts.replica.detail)
+    yield warning("replica", summary, lazy_gettext("repair the replica, or correct MAILWRIGHT_DATABASE_READ_URL"))
+
+
+def _pooler(settings: Settings, database: Database) -> Iterator[Finding]:
+    """Report a connection pooler, and what does not work through it."""
+    if not database.has_pooler:
+        return
+    off: list[object] = []
+    if settings.database_direct_url is None:
+        if settings.redis_url is None:
+            off.append(lazy_gettext("workers look for new messages every half second instead of being woken"))
+        off.append(lazy_gettext("restores are refused"))
+    if not database.keeps_statements:
+        off.append(lazy_gettext("statements are prepared for each use"))
+    summary = lazy_gettext("the connection goes through a connection pooler")
+    if off:
+        summary = lazy_gettext("{summary}: {effects}", summary=summary, effects=", ".join(map(str, off)))
+    advice = lazy_gettext("set MAILWRIGHT_DATABASE_DIRECT_URL to the address of the server itself")
+    yield Finding("pooler", Verdict.OK, summary, advice if settings.database_direct_url is None else None)
 
 
 def _workers(facts: HealthFacts, now: Instant) -> Iterator[Finding]:

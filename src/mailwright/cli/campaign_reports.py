@@ -53,7 +53,7 @@ def figures_command(
 
     async def work(at: Installation) -> tuple[CampaignReportResponse, ReportFigures | None]:
         campaign = await _find(at, campaign_id)
-        found = await load_figures(at.database, campaign, at.clock.now(), at.settings.tracking)
+        found = await load_figures(at.database.reader, campaign, at.clock.now(), at.settings.tracking)
         report = campaign_report_response(campaign, found)
         if as_csv:
             await write_parts(_parts(figures_csv(report)), file)
@@ -73,7 +73,7 @@ def history_command(
 
     async def work(at: Installation) -> list[CampaignResult]:
         owner = await find_tenant(at, tenant)
-        async with at.database.read() as tx:
+        async with at.database.reader.read() as tx:
             return await load_history(tx, owner.id, at.clock.now(), limit=limit)
 
     found = run(work)

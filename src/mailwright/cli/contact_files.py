@@ -144,7 +144,7 @@ def export_command(
         owner = await find_tenant(at, tenant)
         filter_ = None if segment is None else (await segments.find(at.database, owner.id, segment)).filter
         make = export.export_json_lines if json_lines else export.export_csv
-        parts = make(at.database, ExportSelection(owner.id, list_key, filter_), at.clock.now())
+        parts = make(at.database.reader, ExportSelection(owner.id, list_key, filter_), at.clock.now())
         if output is None:
             async for part in parts:
                 sys.stdout.write(part)

@@ -171,6 +171,18 @@ SENDING_HELD = Gauge(
     registry=REGISTRY,
     multiprocess_mode="mostrecent",
 )
+REPLICA_USED = Gauge(
+    "mailwright_replica_used",
+    "1 while reports, exports and lists read the replica, 0 while they read the primary or there is no replica.",
+    registry=REGISTRY,
+    multiprocess_mode="mostrecent",
+)
+REPLICA_LAG = Gauge(
+    "mailwright_replica_lag_seconds",
+    "How far the replica is behind the primary, NaN if that is unknown.",
+    registry=REGISTRY,
+    multiprocess_mode="mostrecent",
+)
 HEALTH_FINDINGS = Gauge(
     "mailwright_health_findings",
     "Findings of the health checks, by verdict.",

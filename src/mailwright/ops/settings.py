@@ -96,6 +96,14 @@ class Settings(_ProviderFields, BaseSettings):
             description="The same PostgreSQL database without its connection pooler, for wake-ups and restores.",
         ),
     ] = None
+    database_read_url: Annotated[
+        str | None,
+        Field(
+            alias="MAILWRIGHT_DATABASE_READ_URL",
+            json_schema_extra=HAS_PASSWORD,
+            description="A replica of the PostgreSQL database, for reports, exports and lists.",
+        ),
+    ] = None
     database_connections: Annotated[
         int,
         Field(

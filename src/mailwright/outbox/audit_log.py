@@ -9,7 +9,7 @@ from sqlalchemy import insert, select
 
 from mailwright.domain.clock import Instant
 from mailwright.domain.translation import lazy_gettext
-from mailwright.storage.database import Database, Transaction
+from mailwright.storage.database import Readable, Transaction
 from mailwright.storage.tables import audit_log
 
 # The actor of commands on the machine itself.
@@ -65,7 +65,7 @@ def describe_actor(actor: str) -> str:
 
 
 async def list_entries(
-    database: Database, *, tenant_id: int | None, limit: int, before: int = 2**63 - 1, subject: str | None = None
+    database: Readable, *, tenant_id: int | None, limit: int, before: int = 2**63 - 1, subject: str | None = None
 ) -> list[AuditEntry]:
     """List entries, newest first. If `tenant_id` is None, list the entries of all tenants."""
     query = select(audit_log).where(audit_log.c.id < before)

@@ -19,7 +19,7 @@ from mailwright.domain.dmarc import (
     ReporterComparison,
     suggest_policy,
 )
-from mailwright.storage.database import Database, Transaction
+from mailwright.storage.database import Readable, Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import dmarc_refusals, dmarc_reports, dmarc_sources
 
@@ -167,7 +167,7 @@ async def add_refusals(tx: Transaction, refused: Sequence[tuple[int | None, Refu
 
 
 async def list_refusals(
-    database: Database, tenant_id: int, *, domain: str | None = None, with_unowned: bool = False
+    database: Readable, tenant_id: int, *, domain: str | None = None, with_unowned: bool = False
 ) -> list[RefusedReportRecord]:
     """List refused reports of a tenant, latest first. Optionally include reports about domains that no tenant has."""
     r = dmarc_refusals.c
@@ -181,7 +181,7 @@ async def list_refusals(
     return [RefusedReportRecord(**row._mapping) for row in rows]
 
 
-async def list_totals(database: Database, tenant_id: int, since: Instant) -> list[DomainTotals]:
+async def list_totals(database: Readable, tenant_id: int, since: Instant) -> list[DomainTotals]:
     """List the domains with reports since a time, by name."""
     d = dmarc_reports.c
     query = _totals().where(d.tenant_id == tenant_id, d.ends_at >= since).group_by(d.domain).order_by(d.domain)
@@ -190,7 +190,7 @@ async def list_totals(database: Database, tenant_id: int, since: Instant) -> lis
 
 
 async def load_domain_report(
-    database: Database, tenant_id: int, domain: str, now: Instant, days: int = DEFAULT_DAYS
+    database: Readable, tenant_id: int, domain: str, now: Instant, days: int = DEFAULT_DAYS
 ) -> DomainReport:
     today = now - now % DAY
     since = today - (days - 1) * DAY

@@ -51,6 +51,7 @@ from mailwright.outbox.sending_hold import (
 )
 from mailwright.outbox.settle import append_events, event_row
 from mailwright.storage.database import Database, Transaction
+from mailwright.storage.server_history import COMPARED
 from mailwright.storage.server_state import find_history
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import installation
@@ -63,7 +64,6 @@ RESTORE_SENT = statement(__package__, "restore_sent")
 DOUBT_LOST_ATTEMPTS = statement(__package__, "doubt_lost_attempts")
 FIND_STORED = statement(__package__, "find_stored")
 
-HISTORY: Final = "server_history"
 _FAILOVER: Final = "failover"
 _RECORDS: Final = "attempt_records:"
 # Machines whose attempt files were in use this long before the last report of any machine take part in a comparison.
@@ -194,7 +194,7 @@ class FailoverGuard:
         if history is None:
             return
         async with self._database.read() as tx:
-            known = await load_value(tx, HISTORY)
+            known = await load_value(tx, COMPARED)
         machine, compared = await asyncio.to_thread(self._folder.load)
         if known is None:
             await self._remember(history)
@@ -233,11 +233,11 @@ class FailoverGuard:
             hold = await load_hold(tx)
             if hold is not None and hold.reason is not HoldReason.FAILED_OVER:
                 # Sending is on hold anyway, for example after a restore, and a person decides about what was due.
-                await store_value(tx, HISTORY, history)
+                await store_value(tx, COMPARED, history)
                 return None
             if mark is not None and await _is_much_older(tx, mark):
                 await record_hold(tx, restored_hold(mark, now))
-                await store_value(tx, HISTORY, history)
+                await store_value(tx, COMPARED, history)
                 return None
             failover = Failover(now, known, history, await _machines_in_use(tx))
             await _store(tx, failover)
@@ -278,7 +278,7 @@ class FailoverGuard:
             latest = await load_failover(tx) or failover
             failover = replace(latest, doubted=latest.doubted + doubted, is_incomplete=is_incomplete, ended_at=now)
             await _store(tx, failover)
-            await store_value(tx, HISTORY, failover.history)
+            await store_value(tx, COMPARED, failover.history)
             await end_hold(tx, HoldReason.FAILED_OVER)
             await audit_log.record(
                 tx, now, actor=audit_log.SYSTEM, action="sending.release", subject="installation", tenant_id=None,
@@ -329,7 +329,7 @@ class FailoverGuard:
 
     async def _remember(self, history: str) -> None:
         async with self._database.write() as tx:
-            await store_value(tx, HISTORY, history)
+            await store_value(tx, COMPARED, history)
 
     async def _report_use(self, history: str, machine: str, *, is_new: bool) -> None:
         """Record that this machine uses the database, so that others wait for its attempt files after a failover."""
@@ -371,10 +371,10 @@ async def accept_history(database: Database) -> None:
     """Take the server as it is, because its content was just restored and sending is on hold."""
     history = await find_history(database)
     async with database.write() as tx:
-        names = [HISTORY, _FAILOVER, *(f"{_RECORDS}{machine}" for machine, _ in await _load_machines(tx))]
+        names = [COMPARED, _FAILOVER, *(f"{_RECORDS}{machine}" for machine, _ in await _load_machines(tx))]
         await tx.execute(delete(installation).where(installation.c.name.in_(names)))
         if history is not None:
-            await store_value(tx, HISTORY, history)
+            await store_value(tx, COMPARED, history)
 
 
 async def compare(tx: Transaction, files: Sequence[RecordedAttempts], since: Instant, now: Instant) -> Found:
@@ -471,7 +471,7 @@ def _sent_events(restored: Any, attempt: Any, now: Instant) -> Iterator[dict[str
 
 async def _lock_history(tx: Transaction) -> str | None:
     """Let one process compare at a time, and return the history that was compared last."""
-    rows = await tx.execute(select(installation.c.value).where(installation.c.name == HISTORY).with_for_update())
+    rows = await tx.execute(select(installation.c.value).where(installation.c.name == COMPARED).with_for_update())
     return str(rows[0].value) if rows else None
 
 

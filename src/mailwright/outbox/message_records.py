@@ -29,7 +29,7 @@ from mailwright.domain.ids import is_uuid
 from mailwright.domain.message import WARNINGS, Event, Source
 from mailwright.domain.states import CLAIMABLE, EventType, MessageGroup, Status
 from mailwright.domain.timeline import order_events
-from mailwright.storage.database import Database, Transaction
+from mailwright.storage.database import Database, Readable, Transaction
 from mailwright.storage.expressions import lower_ascii, position
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import deliveries, lane_deferrals, messages, provider_configurations
@@ -200,7 +200,7 @@ async def find_recipients(
     return {row.outbox_id: row.to_email for row in rows}
 
 
-async def search(database: Database, tenant_id: int, wanted: MessageSearch, *, limit: int) -> list[MessageSummary]:
+async def search(database: Readable, tenant_id: int, wanted: MessageSearch, *, limit: int) -> list[MessageSummary]:
     """Return one page. Pages continue after a key, so that page 1000 is as fast as page 1."""
     async with database.read() as tx:
         rows = await tx.execute(_search(tenant_id, wanted).limit(limit))

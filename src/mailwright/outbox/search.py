@@ -14,7 +14,7 @@ from mailwright.domain.clock import MINUTE, Instant
 from mailwright.domain.permits import Deferral, split_defer_reason
 from mailwright.domain.states import MessageGroup, Status
 from mailwright.outbox.message_records import NEWEST, MessageSearch, MessageSummary, search
-from mailwright.storage.database import Database, Transaction
+from mailwright.storage.database import Readable, Transaction
 from mailwright.storage.statements import Statement, statement
 from mailwright.storage.tables import campaigns, deliveries, lane_deferrals, messages
 
@@ -44,7 +44,7 @@ class MessagePage:
 
 
 async def find_page(
-    database: Database, tenant_id: int, wanted: MessageSearch, *, limit: int, scan_limit: int | None = None
+    database: Readable, tenant_id: int, wanted: MessageSearch, *, limit: int, scan_limit: int | None = None
 ) -> MessagePage:
     needs_scan = _needs_scan(wanted)
     if wanted.to_email is not None or not (needs_scan or wanted.campaign_key is not None):
@@ -99,7 +99,7 @@ async def _bounds(tx: Transaction, tenant_id: int, wanted: MessageSearch) -> tup
     return lowest, highest
 
 
-async def find_deferrals(database: Database, found: Sequence[MessageSummary], now: Instant) -> dict[int, Deferral]:
+async def find_deferrals(database: Readable, found: Sequence[MessageSummary], now: Instant) -> dict[int, Deferral]:
     """Return the deferral of each waiting message, by message key: its lane's deferral or its own."""
     keys = [each.message_key for each in found if each.status in _WAITING]
     if not keys:

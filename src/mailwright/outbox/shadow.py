@@ -10,7 +10,7 @@ from sqlalchemy import func, insert, select
 
 from mailwright.domain.clock import DAY, Instant
 from mailwright.domain.shadow import ShadowFinding
-from mailwright.storage.database import Database, Transaction
+from mailwright.storage.database import Readable, Transaction
 from mailwright.storage.tables import shadow_emails
 
 MAX_EXAMPLES: Final = 50
@@ -72,7 +72,7 @@ async def count_since(tx: Transaction, tenant_id: int, since: Instant) -> int:
     return int((await tx.execute(select(func.count()).where(*sent, *[~each for each in unsent])))[0][0])
 
 
-async def load_report(database: Database, tenant_id: int, now: Instant, days: int) -> ShadowReport:
+async def load_report(database: Readable, tenant_id: int, now: Instant, days: int) -> ShadowReport:
     s, since = shadow_emails.c, now - days * DAY
     ours = (s.tenant_id == tenant_id, s.created_at >= since)
     totals = select(

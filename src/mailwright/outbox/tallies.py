@@ -19,7 +19,7 @@ from mailwright.domain.clock import DAY, HOUR, MINUTE, Clock, Instant
 from mailwright.domain.states import EventType
 from mailwright.ops.periodic import run_periodically
 from mailwright.outbox.installation_values import insert_value, load_position, load_value, lock_value, move_cursor
-from mailwright.storage.database import Database, Transaction
+from mailwright.storage.database import Database, Readable, Transaction
 from mailwright.storage.horizon import HorizonWatch, read_horizon
 from mailwright.storage.statements import Statement, statement
 from mailwright.storage.tables import campaign_tallies, events, hourly_tallies, link_tallies, tallies
@@ -217,7 +217,7 @@ async def _load_untallied_keys(tx: Transaction, account: TallyAccount) -> dict[s
 
 
 async def load_buckets(
-    database: Database, *, tenant_id: int | None, since: Instant, until: Instant, length: Instant = MINUTE
+    database: Readable, *, tenant_id: int | None, since: Instant, until: Instant, length: Instant = MINUTE
 ) -> list[TallyBucket]:
     """Return all intervals of this length, including empty ones. If `tenant_id` is None, count all tenants."""
     begins = since - since % length

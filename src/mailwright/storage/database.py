@@ -9,9 +9,9 @@ import os
 import re
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from sqlalchemy import Executable
 from sqlalchemy.engine import URL, make_url
@@ -28,6 +28,9 @@ from mailwright.storage.secret_box import SecretBox
 from mailwright.storage.sqlite import SqliteConnections
 from mailwright.storage.statements import Dialect, Statement
 from mailwright.storage.writer_lock import WriterLock
+
+if TYPE_CHECKING:
+    from mailwright.storage.replica import Replica
 
 # How long a SQLite write waits for another process's write. With a longer wait, API clients would time out.
 SQLITE_BUSY_MILLISECONDS = 5_000
@@ -47,6 +50,7 @@ SQLITE_PRAGMAS = (
     "mmap_size = 268435456",
 )
 _SETTING = "MAILWRIGHT_DATABASE_URL"
+READ_SETTING = "MAILWRIGHT_DATABASE_READ_URL"
 Rows = Sequence[Row[Any]]
 T = TypeVar("T")
 
@@ -100,12 +104,19 @@ class Database:
     has_history = False  # Whether the history of the server can be read: see `server_state.find_history`.
 
     def __init__(
-        self, url: str, *, connections: int = 12, is_ours: bool = True, secret_box: SecretBox | None = None
+        self,
+        url: str,
+        *,
+        connections: int = 12,
+        is_ours: bool = True,
+        secret_box: SecretBox | None = None,
+        read_url: str | None = None,
     ) -> None:
         """Open the database. Pass `is_ours=False` to leave the journal mode of a SQLite file unchanged.
 
         `connections` is the maximum number of connections to PostgreSQL.
         `secret_box` encrypts and decrypts the stored secrets; without it, they cannot be used.
+        `read_url` is the address of a PostgreSQL replica, which `reader` uses.
         """
         self.url = parse_url(url)
         self.secret_box = secret_box or SecretBox()
@@ -128,11 +139,31 @@ class Database:
             self._write_lock = None
         self._durability = _Durability(self._hot, "The database cannot store this now", self.url)
         self._reach = _Durability(self._hot, "The database cannot be reached", self.url)
+        self.replica: Replica | None = None
+        if read_url is not None:
+            from mailwright.storage import replica  # noqa: PLC0415 - slow to import
+
+            replica_url = parse_url(read_url, READ_SETTING)
+            failures = _Durability(self._hot, "The replica of the database cannot be read", replica_url)
+            self.replica = replica.Replica(self, replica_url, failures)
+
+    @property
+    def reader(self) -> Readable:
+        """Where reports, exports and lists are read: the replica, if there is one and it has every commit.
+
+        Nothing that decides about sending may use it.
+        """
+        return self if self.replica is None else ReplicaReader(self, self.replica)
 
     @property
     def has_pooler(self) -> bool:
         """Whether a connection pooler is before the PostgreSQL server. It is known after the first connection."""
         return self.dialect == "postgresql" and self._servers.has_pooler
+
+    @property
+    def keeps_statements(self) -> bool:
+        """Whether each pooler keeps prepared statements for the transactions of its client."""
+        return self.dialect == "postgresql" and self._servers.keeps_statements
 
     @asynccontextmanager
     async def _exclusive_write(self) -> AsyncIterator[None]:
@@ -216,8 +247,28 @@ class Database:
         return connection
 
     async def close(self) -> None:
+        if self.replica is not None:
+            await self.replica.close()
         await self._hot.close()
         await self._connections.close()
+
+
+class ReplicaReader:
+    """Reads from the replica if it has every commit, otherwise from the database itself."""
+
+    def __init__(self, database: Database, replica: "Replica") -> None:
+        self.secret_box = database.secret_box
+        self._database = database
+        self._replica = replica
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[Transaction]:
+        async with AsyncExitStack() as stack:
+            connection = await self._replica.open(stack)
+            if connection is None:
+                yield await stack.enter_async_context(self._database.read())
+            else:
+                yield Transaction(connection, self._database.dialect)
 
 
 def is_missing(database: Database) -> bool:

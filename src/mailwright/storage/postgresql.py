@@ -1,7 +1,7 @@
 """Connections to PostgreSQL through SQLAlchemy and asyncpg."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final
@@ -17,6 +17,8 @@ from mailwright.storage.postgresql_servers import CONNECT_SECONDS, PostgresqlSer
 
 # Reports may take long. The hot path has a shorter deadline, and a change of the schema has none.
 _COMMAND_SECONDS: Final = 60
+# How often a read that waits for its server looks again.
+_READY_SECONDS: Final = 0.02
 # The server became a standby while the connection was open.
 _READ_ONLY: Final = "25006"
 
@@ -95,6 +97,25 @@ class PostgresqlConnections:
         """Read one snapshot. `within` is the timeout in seconds for a server that does not respond."""
         async with self._engine.connect() as connection, _abandoned_after(within, connection):
             await connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+            async with connection.begin():
+                yield PostgresqlConnection(connection)
+
+    @asynccontextmanager
+    async def read_when(
+        self, is_ready: Callable[[PostgresqlConnection], Awaitable[bool]], within: float
+    ) -> AsyncIterator[PostgresqlConnection]:
+        """Read one snapshot once `is_ready` returns True, which runs in earlier snapshots of the same server.
+
+        Raises `TimeoutError` if that takes more than `within` seconds, not counting the time to connect.
+        """
+        async with self._engine.connect() as connection:
+            await connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+            async with _abandoned_after(2 * within, connection), asyncio.timeout(within):
+                while True:
+                    async with connection.begin():
+                        if await is_ready(PostgresqlConnection(connection)):
+                            break
+                    await asyncio.sleep(_READY_SECONDS)
             async with connection.begin():
                 yield PostgresqlConnection(connection)
 

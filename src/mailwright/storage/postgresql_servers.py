@@ -85,6 +85,10 @@ class PostgresqlServers:
     def has_pooler(self) -> bool:
         return any(pooler is not Pooler.NONE for pooler in self._poolers.values())
 
+    @property
+    def keeps_statements(self) -> bool:
+        return Pooler.PLAIN not in self._poolers.values()
+
     async def connect(self, settings: dict[str, str] | None = None, **arguments: Any) -> DriverConnection:
         """Connect. `settings` are further server settings, `arguments` those of the driver."""
         problems: list[str] = []

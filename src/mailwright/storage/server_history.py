@@ -8,6 +8,8 @@ minutes later.
 
 from typing import Final
 
+# The name of the stored value with the history that was compared last.
+COMPARED: Final = "server_history"
 HISTORY: Final = (
     "(SELECT system_identifier || '/' || left(pg_walfile_name(pg_current_wal_flush_lsn()), 8) FROM pg_control_system())"
 )

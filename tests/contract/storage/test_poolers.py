@@ -9,14 +9,15 @@ import psycopg
 import pytest
 from sqlalchemy import text
 
-from mailwright.domain.clock import SystemClock
+from mailwright.checks.health import check_health
+from mailwright.domain.clock import ManualClock, SystemClock
 from mailwright.domain.errors import ConfigurationInvalid, NotDurable
 from mailwright.outbox.accept import Acceptor
 from mailwright.outbox.audit import audit
 from mailwright.storage.database import Database
 from mailwright.storage.migrate import current_revision, newest_revision, upgrade
 from mailwright.storage.statements import Statement
-from tests.builders import a_message, ignore_wake
+from tests.builders import a_message, ignore_wake, settings_for
 from tests.engines import PostgresServer
 from tests.pgbouncer import needs_pgbouncer, pgbouncer
 
@@ -152,3 +153,23 @@ async def test_lost_pooler_is_an_outage(url: str) -> None:
     with pytest.raises(NotDurable):
         await audit(database)
     await database.close()
+
+
+@pytest.mark.parametrize(
+    ("settings", "effects"),
+    [
+        ({}, "half second instead of being woken, restores are refused"),
+        ({"redis_url": "redis://127.0.0.1:1/0"}, "connection pooler: restores are refused"),
+        ({"database_direct_url": "postgresql://127.0.0.1:1/x"}, "connection pooler"),
+    ],
+)
+async def test_health_shows_what_a_pooler_switches_off(
+    url: str, settings: dict[str, str], effects: str, clock: ManualClock
+) -> None:
+    with pgbouncer(url, "transaction") as address:
+        database = Database(address)
+        findings = await check_health(settings_for(address, **settings), database, clock)
+        [finding] = [each for each in findings if each.name == "pooler"]
+        assert effects in str(finding.summary)
+        assert (finding.advice is None) == ("database_direct_url" in settings)
+        await database.close()

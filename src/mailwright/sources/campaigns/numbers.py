@@ -16,7 +16,7 @@ from mailwright.sources.campaigns.progress import (
 )
 from mailwright.sources.campaigns.records import Campaign
 from mailwright.sources.campaigns.statistics import count_results
-from mailwright.storage.database import Database, Transaction
+from mailwright.storage.database import Readable, Transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class CampaignNumbers:
     sent_through: frozenset[str] = frozenset()  # the names of providers
 
 
-async def load_numbers(database: Database, campaign: Campaign) -> CampaignNumbers | None:
+async def load_numbers(database: Readable, campaign: Campaign) -> CampaignNumbers | None:
     """Return the numbers of a campaign, or None before it starts."""
     async with database.read() as tx:
         position = await find_position(tx, campaign.key)

@@ -13,7 +13,7 @@ from mailwright.sources.campaigns.records import Campaign
 from mailwright.sources.campaigns.resend import OpenGroups, count_open_groups
 from mailwright.sources.campaigns.statistics import CampaignStatistics, campaign_statistics
 from mailwright.sources.campaigns.tracking_plan import TrackingPlan, load_tracking
-from mailwright.storage.database import Database
+from mailwright.storage.database import Readable
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class ReportFigures:
 
 
 async def load_figures(
-    database: Database, campaign: Campaign, now: Instant, installation: TrackingMode
+    database: Readable, campaign: Campaign, now: Instant, installation: TrackingMode
 ) -> ReportFigures | None:
     """Return the figures of a campaign, or None before it starts."""
     numbers = await load_numbers(database, campaign)

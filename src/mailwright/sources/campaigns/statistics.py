@@ -14,7 +14,7 @@ from mailwright.outbox.tallies import (
     load_campaign_tallies,
     load_untallied,
 )
-from mailwright.storage.database import Database, Transaction
+from mailwright.storage.database import Readable, Transaction
 
 COUNTED_EVENTS: Final = (
     EventType.DELIVERED,
@@ -52,7 +52,7 @@ class CampaignStatistics:
         return max((count for interval in self.intervals for count in interval.counts.values()), default=0)
 
 
-async def campaign_statistics(database: Database, campaign_key: int) -> CampaignStatistics:
+async def campaign_statistics(database: Readable, campaign_key: int) -> CampaignStatistics:
     """Return the statistics from the tallies, because the events of a large campaign take seconds to read."""
     charted = [event.value for event in CHARTED_EVENTS]
     async with database.read() as tx:

@@ -11,7 +11,7 @@ from mailwright.domain.clock import Instant
 from mailwright.sources.sequences.definition import StepKind
 from mailwright.sources.sequences.program import EndReason
 from mailwright.sources.sequences.records import StoredSequence
-from mailwright.storage.database import Database, Transaction
+from mailwright.storage.database import Database, Readable, Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import sequence_enrolments, sequence_steps, sequence_versions, sequences
 
@@ -55,7 +55,7 @@ class StepReport:
     median_to_goal: Instant | None
 
 
-async def load_figures(database: Database, tenant_id: int) -> dict[int, SequenceFigures]:
+async def load_figures(database: Readable, tenant_id: int) -> dict[int, SequenceFigures]:
     """Return the figures of a tenant's sequences by key. Sequences that nobody entered are left out."""
     mine = _E.sequence_key.in_(select(sequences.c.id).where(sequences.c.tenant_id == tenant_id))
     totals = select(
@@ -80,7 +80,7 @@ async def load_figures(database: Database, tenant_id: int) -> dict[int, Sequence
     }
 
 
-async def load_step_report(database: Database, sequence: StoredSequence) -> StepReport:
+async def load_step_report(database: Readable, sequence: StoredSequence) -> StepReport:
     """Return the figures of each step of a sequence."""
     mine = _E.sequence_key == sequence.id
     is_failed = case((_E.failure.is_not(None), 1), else_=0)

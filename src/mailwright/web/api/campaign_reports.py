@@ -51,7 +51,7 @@ _CSV = "text/csv; charset=utf-8"
 async def list_reports(engine: EngineDep, caller: CallerDep, page: PageQuery) -> Response:
     """Show the results of your campaigns over time, latest first: totals and rates of each."""
     before: Any = decode_cursor("report", page.cursor, 2) if page.cursor is not None else None
-    async with engine.database.read() as tx:
+    async with engine.database.reader.read() as tx:
         found = await load_history(tx, caller.tenant_id, engine.clock.now(), limit=page.limit, before=before)
     last = found[-1] if len(found) == page.limit else None
     return json_response(
@@ -183,7 +183,7 @@ async def resend(request: Request, campaignId: str, engine: EngineDep, caller: C
 
 
 async def load_report(engine: Engine, campaign: Campaign) -> CampaignReportResponse:
-    figures = await load_figures(engine.database, campaign, engine.clock.now(), engine.settings.tracking)
+    figures = await load_figures(engine.database.reader, campaign, engine.clock.now(), engine.settings.tracking)
     return campaign_report_response(campaign, figures)
 
 
@@ -192,7 +192,7 @@ async def figures_file(engine: Engine, campaign: Campaign) -> Response:
 
 
 async def load_latest(engine: Engine, tenant_id: int) -> list[CampaignResult]:
-    async with engine.database.read() as tx:
+    async with engine.database.reader.read() as tx:
         return await load_history(tx, tenant_id, engine.clock.now(), limit=MAX_HISTORY)
 
 

@@ -46,7 +46,7 @@ async def export(engine: EngineDep, caller: CallerDep, wanted: Annotated[ExportQ
         filter_ = (await segments.find(engine.database, caller.tenant_id, wanted.segment_key)).filter
     selection = ExportSelection(caller.tenant_id, wanted.list_key, filter_)
     export_as, media_type = _EXPORTS[wanted.format]
-    return StreamingResponse(export_as(engine.database, selection, engine.clock.now()), media_type=media_type)
+    return StreamingResponse(export_as(engine.database.reader, selection, engine.clock.now()), media_type=media_type)
 
 
 @router.get(

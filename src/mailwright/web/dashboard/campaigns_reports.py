@@ -59,7 +59,7 @@ _MAX_AXIS_LABELS: Final = 4
 @router.get("/reports")
 async def show_history(request: Request, engine: EngineDep, visitor: ViewerDep, sort: str = "") -> Response:
     """Show the results of the tenant's campaigns over time."""
-    async with engine.database.read() as tx:
+    async with engine.database.reader.read() as tx:
         found = await load_history(tx, visitor.tenant_id, engine.clock.now(), limit=_CHARTED_CAMPAIGNS)
     charts = [_rate_chart(found, name) for name in ("opened", "clicked", "bounced", "unsubscribed")]
     rows, order = sort_rows(found, sort, _HISTORY_ORDERS, "-started")
@@ -127,7 +127,7 @@ async def show_click_map(
     rendered = versions.get(version) or next(iter(versions.values()))
     if rendered.html is None:
         return email_frame(previews.notice(gettext("This email has no HTML, so its links are not tracked.")))
-    async with engine.database.read() as tx:
+    async with engine.database.reader.read() as tx:
         results = await count_results(tx, campaign.key)
         engagement = await load_engagement(tx, campaign.key, results)
         tracking = await load_tracking(tx, campaign, engine.settings.tracking, results[EventType.SENT])
@@ -215,7 +215,7 @@ async def _opens(
 
 async def _figures(request: Request, engine: Engine, campaign: Campaign) -> ReportFigures | None:
     async def load() -> ReportFigures | None:
-        return await load_figures(engine.database, campaign, engine.clock.now(), engine.settings.tracking)
+        return await load_figures(engine.database.reader, campaign, engine.clock.now(), engine.settings.tracking)
 
     return await result_cache_of(request).get_soon(("figures", campaign.key), load)
 

@@ -79,13 +79,15 @@ async def list_contacts(
     known = status if status in {each.value for each in ContactStatus} else ""
     criteria = ContactQuery(q.strip()[:254], known, list.strip()[:63], tag.strip()[:64])
     after, order = decode_cursor("contact", cursor)[0] if cursor else None, _order_of(sort)
-    found = await search_contacts(engine.database, visitor.tenant_id, criteria, limit=PAGE, after=after, order=order)
+    found = await search_contacts(
+        engine.database.reader, visitor.tenant_id, criteria, limit=PAGE, after=after, order=order
+    )
     async with engine.database.read() as tx:
         suppressed = await suppressed_among(tx, visitor.tenant_id, [each.email for each in found.contacts], GENERAL)
     values: dict[str, Any] = {
         "criteria": criteria,
         "order": order,
-        "total": await count_contacts(engine.database, visitor.tenant_id, most=MAX_COUNTED + 1),
+        "total": await count_contacts(engine.database.reader, visitor.tenant_id, most=MAX_COUNTED + 1),
         "most": MAX_COUNTED,
         "suppressed": suppressed,
         "found": found.contacts,
@@ -93,7 +95,7 @@ async def list_contacts(
         "is_cut": found.is_cut,
         "stretch": SCAN_LIMIT,
         "lists": await lists.list_all(engine.database, visitor.tenant_id),
-        "tags": await list_tags(engine.database, visitor.tenant_id),
+        "tags": await list_tags(engine.database.reader, visitor.tenant_id),
         "statuses": [each.value for each in ContactStatus],
     }
     return await page(request, visitor, "audience/contacts.html", **values)
@@ -132,7 +134,7 @@ async def export(
             await lists.require(tx, visitor.tenant_id, list)
     filter_ = (await segments.find(engine.database, visitor.tenant_id, segment)).filter if segment else None
     rows = exporting.export_csv(
-        engine.database, ExportSelection(visitor.tenant_id, list or None, filter_), engine.clock.now()
+        engine.database.reader, ExportSelection(visitor.tenant_id, list or None, filter_), engine.clock.now()
     )
     headers = {"Content-Disposition": f'attachment; filename="{list or segment or "contacts"}.csv"'}
     return StreamingResponse(rows, media_type="text/csv; charset=utf-8", headers=headers)

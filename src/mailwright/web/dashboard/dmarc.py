@@ -26,10 +26,12 @@ router = APIRouter(prefix=f"{HOME}/{{name}}/dmarc", route_class=PageRoute, inclu
 @router.get("")
 async def show(request: Request, engine: EngineDep, visitor: AdminDep, name: str) -> Response:
     domain = await require_reported_domain(engine.database, engine.directory, visitor.tenant_id, name)
-    report = await load_domain_report(engine.database, visitor.tenant_id, domain, engine.clock.now())
+    report = await load_domain_report(engine.database.reader, visitor.tenant_id, domain, engine.clock.now())
     # Reports about domains that no tenant has are shown to those who manage the mailbox.
     is_installation = visitor.user.tenant_id is None
-    refused = await list_refusals(engine.database, visitor.tenant_id, domain=domain, with_unowned=is_installation)
+    refused = await list_refusals(
+        engine.database.reader, visitor.tenant_id, domain=domain, with_unowned=is_installation
+    )
     return await page(
         request,
         visitor,

@@ -85,7 +85,7 @@ async def show(request: Request, engine: EngineDep, visitor: ViewerDep, list_key
 async def count(request: Request, engine: EngineDep, visitor: ViewerDep, list_key: str) -> Response:
     """Count the subscribers. Loaded after the page, because counting a long list takes time."""
     await _found(engine, visitor, list_key)
-    number = await count_subscribers(engine.database, visitor.tenant_id, list_key)
+    number = await count_subscribers(engine.database.reader, visitor.tenant_id, list_key)
     return fragment(request, visitor, "audience/count.html", count=number)
 
 
@@ -196,7 +196,7 @@ async def _show(
         form.fail(error)
     after = decode_cursor("member", cursor)[0] if cursor else None
     members = await search_contacts(
-        engine.database, visitor.tenant_id, ContactQuery(list_key=found.list_key), limit=PAGE, after=after
+        engine.database.reader, visitor.tenant_id, ContactQuery(list_key=found.list_key), limit=PAGE, after=after
     )
     async with engine.database.read() as tx:
         emails = [each.email for each in members.contacts]

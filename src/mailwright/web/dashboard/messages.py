@@ -217,7 +217,7 @@ async def list_messages(
     if is_uuid(criteria.q):
         return RedirectResponse(f"/messages/{criteria.q}", HTTPStatus.SEE_OTHER)
     wanted = await _search_for(engine, visitor, criteria, decode_cursor("message", cursor)[0] if cursor else NEWEST)
-    found = await find_page(engine.database, visitor.tenant_id, wanted, limit=PAGE)
+    found = await find_page(engine.database.reader, visitor.tenant_id, wanted, limit=PAGE)
     values: dict[str, Any] = {
         "criteria": criteria,
         "found": found.messages,
@@ -227,7 +227,7 @@ async def list_messages(
             tenant_id=visitor.tenant_id,
             at=engine.clock.now(),
         ),
-        "waits": await find_deferrals(engine.database, found.messages, engine.clock.now()),
+        "waits": await find_deferrals(engine.database.reader, found.messages, engine.clock.now()),
         "following": encode_cursor("message", found.next_key) if found.next_key is not None else None,
         "is_cut": found.is_cut,
         "stretch": SCAN_LIMIT,

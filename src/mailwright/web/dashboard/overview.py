@@ -225,7 +225,7 @@ async def _rate(engine: Engine, tenant_id: int, now: Instant) -> float:
 async def _chart(engine: Engine, visitor: Visitor, now: Instant, wanted: ChartRange) -> dict[str, Any]:
     """Return the data of the chart, and its rows that are not empty for the table with the same figures."""
     found = await tallies.load_buckets(
-        engine.database, tenant_id=visitor.tenant_id, since=now - wanted.length, until=now, length=wanted.step
+        engine.database.reader, tenant_id=visitor.tenant_id, since=now - wanted.length, until=now, length=wanted.step
     )
     data: dict[str, Any] = {
         "zone": str(visitor.zone),

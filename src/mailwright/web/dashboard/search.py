@@ -110,7 +110,7 @@ async def _answers(engine: Engine, visitor: Visitor, text: str, at: str) -> list
             return await _explain_id(engine, visitor, named[0].lower())
     if (named := _ADDRESS.search(text)) is not None and is_address(named[0]):
         wanted = MessageSearch(to_email=address.normal(named[0]))
-        found = await find_page(engine.database, visitor.tenant_id, wanted, limit=_SHOWN)
+        found = await find_page(engine.database.reader, visitor.tenant_id, wanted, limit=_SHOWN)
         unsent = [each for each in found.messages if each.status in _UNSENT]
         return await _explain_messages(engine, visitor, (unsent or found.messages)[:_EXPLAINED])
     return await _explain_queue(engine, visitor) if is_question else []
@@ -119,8 +119,10 @@ async def _answers(engine: Engine, visitor: Visitor, text: str, at: str) -> list
 async def _explain_queue(engine: Engine, visitor: Visitor) -> list[SearchResult]:
     """Explain one waiting message for each reason."""
     waiting = MessageSearch(group=MessageGroup.QUEUED)
-    queued = await find_page(engine.database, visitor.tenant_id, waiting, limit=_COMPARED, scan_limit=_SCAN_LIMIT)
-    waits = await find_deferrals(engine.database, queued.messages, engine.clock.now())
+    queued = await find_page(
+        engine.database.reader, visitor.tenant_id, waiting, limit=_COMPARED, scan_limit=_SCAN_LIMIT
+    )
+    waits = await find_deferrals(engine.database.reader, queued.messages, engine.clock.now())
     by_reason = {waits.get(each.message_key): each for each in queued.messages}
     return await _explain_messages(engine, visitor, list(by_reason.values())[:_EXPLAINED])
 
@@ -194,10 +196,12 @@ async def _sequences(engine: Engine, visitor: Visitor, text: str) -> list[Search
 
 
 async def _contacts(engine: Engine, visitor: Visitor, text: str) -> list[SearchResult]:
-    found = await find_by_prefix(engine.database, visitor.tenant_id, text, limit=_SHOWN)
+    found = await find_by_prefix(engine.database.reader, visitor.tenant_id, text, limit=_SHOWN)
     if len(found) < _SHOWN and not is_address(text):
         query = ContactQuery(text=text)
-        more = await search_contacts(engine.database, visitor.tenant_id, query, limit=_SHOWN, scan_limit=_SCAN_LIMIT)
+        more = await search_contacts(
+            engine.database.reader, visitor.tenant_id, query, limit=_SHOWN, scan_limit=_SCAN_LIMIT
+        )
         known = {each.email for each in found}
         found += [each for each in more.contacts if each.email not in known]
     return [
@@ -235,7 +239,7 @@ async def _messages(engine: Engine, visitor: Visitor, text: str) -> list[SearchR
             )
         ]
     wanted = MessageSearch(words=text)
-    found = await find_page(engine.database, visitor.tenant_id, wanted, limit=_SHOWN, scan_limit=_SCAN_LIMIT)
+    found = await find_page(engine.database.reader, visitor.tenant_id, wanted, limit=_SHOWN, scan_limit=_SCAN_LIMIT)
     return await _message_results(engine, visitor, found.messages)
 
 

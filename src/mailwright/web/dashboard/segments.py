@@ -210,7 +210,7 @@ async def filter_choices(engine: Engine, visitor: Visitor) -> dict[str, Any]:
         "kinds": KINDS,
         "joins": JOINS,
         "lists": await lists.list_all(engine.database, visitor.tenant_id),
-        "tags": await list_tags(engine.database, visitor.tenant_id),
+        "tags": await list_tags(engine.database.reader, visitor.tenant_id),
         "event_names": [each.name for each in await load_schema(engine.database, visitor.tenant_id)],
         "statuses": [each.value for each in ContactStatus],
     }

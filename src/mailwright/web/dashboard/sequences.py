@@ -137,7 +137,7 @@ async def show_counts(request: Request, engine: EngineDep, visitor: ViewerDep, s
     sequence = await engine.sequences.find(visitor.tenant_id, sequence_id)
 
     async def ask() -> StepReport:
-        return await load_step_report(engine.database, sequence)
+        return await load_step_report(engine.database.reader, sequence)
 
     report = await result_cache_of(request).get(("sequence", sequence.id), ask)
     figures = (await _figures(request, engine, visitor)).get(sequence.id, SequenceFigures())
@@ -341,7 +341,7 @@ async def header_values(engine: Engine, sequence: StoredSequence) -> dict[str, A
 
 async def _figures(request: Request, engine: Engine, visitor: Visitor) -> Mapping[int, SequenceFigures]:
     async def ask() -> Mapping[int, SequenceFigures]:
-        return await load_figures(engine.database, visitor.tenant_id)
+        return await load_figures(engine.database.reader, visitor.tenant_id)
 
     return await result_cache_of(request).get(("sequences", visitor.tenant_id), ask)
 

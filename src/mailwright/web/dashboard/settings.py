@@ -481,7 +481,7 @@ async def show_providers(request: Request, engine: EngineDep, visitor: AdminDep)
 async def _provider_values(engine: Engine, visitor: Visitor) -> dict[str, Any]:
     known = {each.provider: each for each in await quotas.load_quotas(engine.database)}
     seen = await presence_by_provider(engine.database, engine.clock.now(), engine.defaults.providers)
-    shadow = await load_report(engine.database, visitor.tenant_id, engine.clock.now(), _SHADOW_DAYS)
+    shadow = await load_report(engine.database.reader, visitor.tenant_id, engine.clock.now(), _SHADOW_DAYS)
     is_shadow = engine.settings.smtp_mode is SmtpMode.SHADOW
     values = {"seen": seen, "quotas": known, "learned_rate": learned_rate_of}
     return {**values, "shadow": shadow, "is_shadow": is_shadow}
@@ -534,7 +534,7 @@ async def show_audit_log(
     before = decode_cursor("deed", cursor)[0] if cursor else _NEWEST
     tenant_id = None if visitor.user.tenant_id is None else visitor.tenant_id
     found = await list_entries(
-        engine.database, tenant_id=tenant_id, limit=_PAGE, before=before, subject=subject or None
+        engine.database.reader, tenant_id=tenant_id, limit=_PAGE, before=before, subject=subject or None
     )
     following = encode_cursor("deed", found[-1].id) if len(found) == _PAGE else None
     names = {tenant.id: tenant.name for tenant in await tenants.list_all(engine.database)}
