@@ -1550,6 +1550,9 @@ campaign_runs = Table(
     Column("max_recipients", Integer),  # The number that was approved or needs no approval; None if there is no limit.
     UniqueConstraint("tenant_id", "campaign_tag", "send_batch_id"),
     Index("ix_campaign_runs_tenant_id_id", "tenant_id", "id"),
+    # The views of articles are read by these. Without an index, SQLite reads the messages of all runs.
+    Index("ix_campaign_runs_campaign_tag", "campaign_tag"),
+    Index("ix_campaign_runs_send_batch_id", "send_batch_id"),
     partial_index("ix_campaign_runs_open", "id", where=_BEING_WALKED),
 )
 

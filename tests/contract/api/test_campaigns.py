@@ -435,6 +435,7 @@ async def test_campaign_extends_to_new_subscribers_and_winner_is_chosen(api: Api
 
 
 @pytest.mark.promise("explain-campaign")
+@pytest.mark.both_engines
 async def test_poll_shows_active_campaign_and_queue(api: Api, bench: Bench, clock: ManualClock) -> None:
     assert (await api.anonymous.get("/mail/progress/poll/")).status_code == 401
     nothing = {

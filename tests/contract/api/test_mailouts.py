@@ -97,6 +97,7 @@ async def test_run_shows_its_delay_until_it_ends(served: Served) -> None:
 
 
 @pytest.mark.parametrize("blocks", [[], [said("toggle", "", said("paragraph", ""))]], ids=["none", "inside"])
+@pytest.mark.both_engines
 async def test_empty_page_is_refused_at_once(served: Served, blocks: list[Any]) -> None:
     status, answer = await served.send(served.bench.page(blocks=blocks))
     assert (status, answer["code"]) == (422, "empty_body")

@@ -18,6 +18,7 @@ from tests.builders import FAULT, Bench, a_message, deliveries_of, the_event
 from tests.campaigns import CampaignHarness, join
 from tests.standins.provider import ScriptedProvider
 
+pytestmark = pytest.mark.both_engines
 TEMPLATE = {"subject": "Hi {{ name }}, {{ count }} new", "html": "<p>Hello {{ name }}</p>"}
 
 
