@@ -19,7 +19,6 @@ from mailwright.events.bounces import (
     BounceReport,
     DsnAction,
     FeedbackReport,
-    FeedbackType,
     OrdinaryEmail,
     UnreadableReport,
     parse_bounce_mail,
@@ -45,16 +44,6 @@ _TYPES = {
     DsnAction.RELAYED: EventType.DELIVERED,
     DsnAction.EXPANDED: EventType.DELIVERED,
 }
-# The events of feedback. A failed authentication (DMARC) says nothing about the opinion of the recipient.
-_FEEDBACK_EVENTS = {
-    FeedbackType.ABUSE: EventType.COMPLAINED,
-    FeedbackType.FRAUD: EventType.COMPLAINED,
-    FeedbackType.VIRUS: EventType.COMPLAINED,
-    FeedbackType.OTHER: EventType.COMPLAINED,
-    FeedbackType.OPT_OUT: EventType.UNSUBSCRIBED,
-    FeedbackType.NOT_SPAM: EventType.NOT_SPAM,
-}
-
 log = logger(__name__)
 
 
@@ -235,7 +224,7 @@ def _verdict(recipient: BouncedRecipient) -> ContactVerdict:
 
 
 def _complaints(email: FeedbackReport, now: Instant) -> Iterator[Report]:
-    if (type_ := _FEEDBACK_EVENTS.get(email.feedback_type)) is None:
+    if (type_ := email.feedback_type.event) is None:
         return
     # Reports often hide the recipient who complained, but they usually show the original recipient.
     hidden = email.original.recipients if len(email.original.recipients) == 1 else ()
@@ -247,12 +236,6 @@ def _complaints(email: FeedbackReport, now: Instant) -> Iterator[Report]:
             at=_time(email, now),
             recipient=recipient,
             outbox_id=email.original.outbox_id,
-            verdict=_feedback_verdict(email) if email.original.outbox_id else ContactVerdict.NOTHING,
+            verdict=email.feedback_type.verdict if email.original.outbox_id else ContactVerdict.NOTHING,
             metadata=clean_metadata(feedbackType=email.feedback_type, reporter=email.reporter),
         )
-
-
-def _feedback_verdict(email: FeedbackReport) -> ContactVerdict:
-    if email.feedback_type is FeedbackType.OPT_OUT:
-        return ContactVerdict.UNSUBSCRIBE
-    return ContactVerdict.COMPLAINT if email.feedback_type.is_complaint else ContactVerdict.NOTHING

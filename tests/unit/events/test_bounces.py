@@ -7,6 +7,7 @@ import pytest
 
 from mailwright.content.headers import message_id
 from mailwright.domain.bounce import BounceKind
+from mailwright.domain.feedback import FeedbackType
 from mailwright.domain.ids import uuid7
 from mailwright.events.bounces import (
     BouncedRecipient,
@@ -14,7 +15,6 @@ from mailwright.events.bounces import (
     BounceReport,
     DsnAction,
     FeedbackReport,
-    FeedbackType,
     OrdinaryEmail,
     UnreadableReport,
     parse_bounce_mail,

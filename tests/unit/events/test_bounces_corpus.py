@@ -8,12 +8,12 @@ import pytest
 
 from mailwright.domain.address import normal
 from mailwright.domain.bounce import BounceKind
+from mailwright.domain.feedback import FeedbackType
 from mailwright.events.bounces import (
     BounceMail,
     BounceReport,
     DsnAction,
     FeedbackReport,
-    FeedbackType,
     OrdinaryEmail,
     parse_bounce_mail,
 )

@@ -167,13 +167,14 @@ def test_transient_bounce_counts_only_about_address(
         ("other", ContactVerdict.COMPLAINT),
         ("new-kind", ContactVerdict.COMPLAINT),
         ("not-spam", ContactVerdict.NOTHING),
+        ("Not_Spam", ContactVerdict.NOTHING),
         ("auth-failure", None),
     ],
 )
 def test_complaint_counts_unless_not_spam(feedback: str | None, verdict: ContactVerdict | None) -> None:
     content = {"complainedRecipients": [to("ada@example.com")], "feedbackId": "f", "complaintFeedbackType": feedback}
     reports = ses.parse_event(an_event("Complaint", "complaint", {**content, "complaintSubType": None}), NOW).reports
-    type_ = EventType.NOT_SPAM if feedback == "not-spam" else EventType.COMPLAINED
+    type_ = EventType.NOT_SPAM if verdict is ContactVerdict.NOTHING else EventType.COMPLAINED
     assert [(each.type, each.verdict) for each in reports] == ([(type_, verdict)] if verdict else [])
 
 

@@ -4,33 +4,11 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from mailwright.domain.feedback import FeedbackType, parse_feedback_type
 from mailwright.events.bounces.diagnosis import find_address, find_addresses
 from mailwright.events.bounces.email_parts import EmailHeaders, EmailPart, parse_headers
-from mailwright.events.bounces.model import FeedbackType
 
 CONTENT_TYPE = "message/feedback-report"
-
-# Feedback types of the IANA registry, their predecessors and common variants, all without separators, because
-# services write these differently, also with quotes and comments. RFC 5965 treats unknown ones as `other`.
-_TYPES = {
-    "abuse": FeedbackType.ABUSE,
-    "complaint": FeedbackType.ABUSE,
-    "spam": FeedbackType.ABUSE,
-    "fraud": FeedbackType.FRAUD,
-    "phishing": FeedbackType.FRAUD,
-    "virus": FeedbackType.VIRUS,
-    "other": FeedbackType.OTHER,
-    "optout": FeedbackType.OPT_OUT,
-    "optoutlist": FeedbackType.OPT_OUT,
-    "unsubscribe": FeedbackType.OPT_OUT,
-    "notspam": FeedbackType.NOT_SPAM,
-    "miscategorized": FeedbackType.NOT_SPAM,
-    "authfailure": FeedbackType.AUTH_FAILURE,
-    "dkim": FeedbackType.AUTH_FAILURE,
-    "dmarc": FeedbackType.AUTH_FAILURE,
-    "spf": FeedbackType.AUTH_FAILURE,
-}
-_COMMENTS_AND_SIGNS = re.compile(r"\(.*\)|[^a-z]")
 
 # Outlook.com's junk mail reporting returns the email without a report. This header, of the returned email, of the part
 # with it or of the complaint itself, has the recipient's address.
@@ -66,10 +44,6 @@ def parse_feedback(fields: EmailHeaders) -> ParsedFeedback | None:
         return None
     named = _addresses(fields, "original-rcpt-to") or _addresses(fields, "removal-recipient")
     return ParsedFeedback(parse_feedback_type(stated), named, fields.first("user-agent")[:255] or None)
-
-
-def parse_feedback_type(stated: str) -> FeedbackType:
-    return _TYPES.get(_COMMENTS_AND_SIGNS.sub("", stated.lower()), FeedbackType.OTHER)
 
 
 def parse_unsubscribe(headers: EmailHeaders) -> ParsedFeedback | None:

@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from mailwright.domain.bounce import BounceKind
 from mailwright.domain.clock import Instant
+from mailwright.domain.feedback import FeedbackType
 
 
 class DsnAction(StrEnum):
@@ -15,28 +16,6 @@ class DsnAction(StrEnum):
     DELIVERED = "delivered"
     RELAYED = "relayed"  # handed over to a server that sends no reports
     EXPANDED = "expanded"  # delivered to the members of a list
-
-
-class FeedbackType(StrEnum):
-    """The feedback types of RFC 5965 and its registry."""
-
-    ABUSE = "abuse"
-    FRAUD = "fraud"
-    VIRUS = "virus"
-    OTHER = "other"
-    OPT_OUT = "opt-out"
-    NOT_SPAM = "not-spam"
-    AUTH_FAILURE = "auth-failure"
-
-    @property
-    def is_complaint(self) -> bool:
-        """Whether the recipient reports the message as unwanted. False for opt-outs, not-spam and DMARC reports."""
-        return self in (FeedbackType.ABUSE, FeedbackType.FRAUD, FeedbackType.VIRUS, FeedbackType.OTHER)
-
-    @property
-    def kind(self) -> str:
-        """The kind of the email, for logs, metrics and the `bounce` command."""
-        return "complaint" if self.is_complaint else self.value.replace("-", "_")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mailwright.domain.feedback import parse_feedback_type
 from mailwright.events.bounces.diagnosis import RecipientFields, find_address
 from mailwright.events.bounces.email_parts import EmailHeaders
-from mailwright.events.bounces.feedback import ParsedFeedback, parse_feedback_type
+from mailwright.events.bounces.feedback import ParsedFeedback
 from mailwright.events.bounces.model import DsnAction
 
 MAX_RECIPIENTS = 1_000

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import orjson
 
 from mailwright.domain.clock import Instant
+from mailwright.domain.feedback import FeedbackType, parse_feedback_type
 from mailwright.domain.foreign_json import load_json
 from mailwright.domain.machines import is_machine_report
 from mailwright.domain.report import ContactVerdict, Report
@@ -60,6 +61,14 @@ def engaged(kind: EventType, *, agent: Any, url: Any = None, is_machine: bool = 
     """Return an open or a click. `is_machine`: the provider knows that a program caused it."""
     machine = is_machine or is_machine_report(agent, is_click=kind is EventType.CLICKED)
     return ParsedEvent(kind, metadata=clean_metadata(url=link_without_query(url), isMachine=machine, userAgent=agent))
+
+
+def complained(stated: Any, ignored: str) -> ParsedEvent | str:
+    """Return what a feedback report of this type means. Return `ignored` if it is not about the recipient's opinion."""
+    feedback = parse_feedback_type(short(stated) or FeedbackType.ABUSE)
+    if feedback.event is None:
+        return ignored
+    return ParsedEvent(feedback.event, feedback.verdict, metadata=clean_metadata(feedbackType=feedback))
 
 
 def make_report(

@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.feedback import FeedbackType, parse_feedback_type
 from mailwright.domain.foreign_json import load_json
 from mailwright.domain.machines import is_machine_report
 from mailwright.domain.report import ContactVerdict, Report
@@ -158,15 +159,16 @@ def _verdict(kind: str, subtype: str | None, recipient: Mapping[str, Any]) -> Co
 
 def _complaints(message: _SesMessage, complaint: Mapping[str, Any]) -> Iterator[Report]:
     kind, subtype = _optional(complaint, "complaintFeedbackType"), _optional(complaint, "complaintSubType")
-    if kind == "auth-failure":  # It is about SPF, DKIM or DMARC, not about the opinion of a recipient.
+    feedback = parse_feedback_type(kind or FeedbackType.ABUSE)
+    if feedback.event is None:  # It is about SPF, DKIM or DMARC, not about the opinion of a recipient.
         return
     for each in _recipients(complaint, "complainedRecipients"):
         yield message.report(
-            EventType.NOT_SPAM if kind == "not-spam" else EventType.COMPLAINED,
+            feedback.event,
             _text(each, "emailAddress"),
             complaint.get("timestamp"),
             _feedback_id(message, complaint),
-            verdict=ContactVerdict.NOTHING if kind == "not-spam" else ContactVerdict.COMPLAINT,
+            verdict=feedback.verdict,
             feedbackType=kind,
             subType=subtype,
             userAgent=complaint.get("userAgent"),

@@ -8,6 +8,7 @@ from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
 from mailwright.providers.inbound.parsed_events import (
     ParsedEvent,
+    complained,
     digest,
     engaged,
     make_report,
@@ -33,6 +34,8 @@ _NOT_ABOUT_ADDRESS: Final = frozenset({"23", "25", "50", "51", "52", "53", "54"}
 _REPLIES: Final = frozenset({"60", "80", "100"})
 _UNSUBSCRIBE_CLASS: Final = "90"
 _REPLY: Final = "reply"
+# A feedback report about SPF, DKIM or DMARC.
+_AUTHENTICATION: Final = "auth_failure"
 
 
 def make_webhook(settings: SparkPostFields, clock: Clock) -> SecretWebhook | None:
@@ -84,7 +87,7 @@ EVENT_PARSERS: Final[Mapping[str, Callable[[Mapping[str, Any]], ParsedEvent | st
     "policy_rejection": _rejected,
     "generation_failure": _rejected,
     "generation_rejection": _rejected,
-    "spam_complaint": lambda _event: ParsedEvent(EventType.COMPLAINED, ContactVerdict.COMPLAINT),
+    "spam_complaint": lambda event: complained(event.get("fbtype"), _AUTHENTICATION),
     "list_unsubscribe": lambda _event: ParsedEvent(EventType.UNSUBSCRIBED, ContactVerdict.UNSUBSCRIBE),
     "link_unsubscribe": lambda _event: ParsedEvent(EventType.UNSUBSCRIBED, ContactVerdict.UNSUBSCRIBE),
     "open": _engaged(EventType.OPENED),
@@ -98,7 +101,7 @@ _PING: Final = "ping"
 IGNORED: Final = frozenset(
     {"initial_open", "amp_initial_open", "sms_status", "ab_test_completed", "ab_test_cancelled", "success", "error"}
     | {f"relay_{step}" for step in ("message", "injection", "rejection", "delivery", "tempfail", "permfail")}
-    | {_PING, _REPLY}
+    | {_PING, _REPLY, _AUTHENTICATION}
 )
 
 
