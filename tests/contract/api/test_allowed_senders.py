@@ -2,8 +2,9 @@
 
 import base64
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx2
@@ -13,15 +14,19 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
+from sqlalchemy import insert, select
 
 from mailwright.access.api_keys import KeyPair
 from mailwright.access.roles import ALL_SCOPES
+from mailwright.app.outbox_table import drain_outbox_table, open_application_database, open_relay
 from mailwright.app.sender_domains import SenderDomainService
 from mailwright.domain.allowed_senders import AllowedSenders, parse_allowed_senders
 from mailwright.domain.clock import SystemClock
 from mailwright.domain.errors import InvalidInput
+from mailwright.outbox import tenants
 from mailwright.storage.database import Database
-from tests.api import socket_client
+from mailwright.storage.outbox_table import create_outbox_table, outbox_rows
+from tests.api import an_engine, socket_client
 from tests.builders import a_tenant
 from tests.campaigns import BODY, NEWS, a_list
 from tests.dropin import DropIn, a_drop_in
@@ -42,6 +47,7 @@ class Sending:
     submission: Submission
     pair: KeyPair
     explanation: str = "sender"
+    outbox_tenant: str = tenants.DEFAULT  # Of the emails in the outbox table.
 
     async def post(self, path: str, body: Any = None, headers: dict[str, str] | None = None, **form: Any) -> int:
         """Return the status of a response. A refusal must explain itself."""
@@ -54,6 +60,49 @@ class Sending:
             answer = await client.post(path, headers=given, **form)
         assert answer.is_success or self.explanation in answer.text.lower(), answer.text
         return answer.status_code
+
+    async def batch(self, email: Mapping[str, Any]) -> int:
+        """Return the status of one email in a batch."""
+        async with socket_client(self.drop_in.url) as client:
+            headers = {"Authorization": f"Bearer {self.pair.key}"}
+            answer = await client.post("/v1/email/batch", json={"messages": [email]}, headers=headers)
+        if not answer.is_success:
+            return answer.status_code
+        [result] = answer.json()["results"]
+        assert "outboxId" in result or self.explanation in str(result).lower(), result
+        return 202 if "outboxId" in result else 403
+
+    async def outbox_table(self, email: Mapping[str, Any]) -> int:
+        """Write an email to the outbox table of an application, and return whether it was accepted, as a status."""
+        ours = self.drop_in.engine
+        with TemporaryDirectory() as folder:
+            url = f"sqlite:///{folder}/app.db"
+            rules = {
+                "require_sender_domains": ours.settings.require_sender_domains,
+                "outbox_tenant": self.outbox_tenant,
+            }
+            engine = an_engine(ours.database, ours.clock, outbox_database_url=url, **rules)
+            async with open_application_database(url) as theirs:
+                await create_outbox_table(theirs)
+                async with theirs.write() as tx:
+                    await tx.execute(insert(outbox_rows).values(email=json.dumps(email)))
+                async with open_relay(engine) as relay:
+                    await drain_outbox_table(relay)
+                async with theirs.read() as tx:
+                    [row] = await tx.execute(select(outbox_rows.c.outbox_id, outbox_rows.c.error))
+        assert row.outbox_id or self.explanation in str(row.error).lower(), row.error
+        return 202 if row.outbox_id else 403
+
+    async def agent(self, email: Mapping[str, Any]) -> int:
+        """Let an agent send an email, and return whether it was accepted, as a status."""
+        headers = {"Authorization": f"Bearer {self.pair.key}"}
+        async with (
+            httpx2.AsyncClient(headers=headers, verify=False) as http,
+            Client(streamable_http_client(f"{self.drop_in.url}/mcp", http_client=http)) as client,
+        ):
+            result = await client.call_tool("send_email", dict(email))
+        assert not result.is_error or self.explanation in str(result.content).lower(), result.content
+        return 403 if result.is_error else 202
 
     async def refuses_raw(self, headers: str, mail_from: str = "news@example.com") -> bool:
         """Send an email with these headers over HTTP, SMTP and SES; return whether all refuse it."""
@@ -103,12 +152,7 @@ async def _send(at: Sending, sender: str) -> int:
 
 
 async def _batch(at: Sending, sender: str) -> int:
-    email = {"to": "ada@example.com", "subject": "Hello", "html": "<p>Hi</p>", "from": sender}
-    async with socket_client(at.drop_in.url) as client:
-        given = {"Authorization": f"Bearer {at.pair.key}"}
-        answer = await client.post("/v1/email/batch", json={"messages": [email]}, headers=given)
-    [result] = answer.json()["results"]
-    return 202 if "outboxId" in result else 403 if "SENDER_" in str(result) else 500
+    return await at.batch({"to": "ada@example.com", "subject": "Hello", "html": "<p>Hi</p>", "from": sender})
 
 
 async def _raw(at: Sending, sender: str) -> int:
@@ -182,15 +226,7 @@ async def _campaign(at: Sending, sender: str) -> int:
 
 
 async def _agent(at: Sending, sender: str) -> int:
-    headers = {"Authorization": f"Bearer {at.pair.key}"}
-    async with (
-        httpx2.AsyncClient(headers=headers, verify=False) as http,
-        Client(streamable_http_client(f"{at.drop_in.url}/mcp", http_client=http)) as client,
-    ):
-        email = {"to": "ada@example.com", "subject": "Hello", "html": "<p>Hi</p>", "from": sender}
-        result = await client.call_tool("send_email", email)
-    assert not result.is_error or "sender" in str(result.content), result.content
-    return 403 if result.is_error else 202
+    return await at.agent({"to": "ada@example.com", "subject": "Hello", "html": "<p>Hi</p>", "from": sender})
 
 
 ENTRIES: tuple[Entry, ...] = (

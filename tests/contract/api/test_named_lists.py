@@ -54,7 +54,15 @@ async def _send(at: Sending, headers: Headers, tags: Tags) -> int:
 
 
 async def _batch(at: Sending, headers: Headers, tags: Tags) -> int:
-    return await at.post("/v1/email/batch", {"messages": [an_email(headers, tags)]})
+    return await at.batch(an_email(headers, tags))
+
+
+async def _outbox_table(at: Sending, headers: Headers, tags: Tags) -> int:
+    return await at.outbox_table(an_email(headers, tags))
+
+
+async def _agent(at: Sending, headers: Headers, tags: Tags) -> int:
+    return await at.agent(an_email(headers, tags))
 
 
 async def _raw(at: Sending, headers: Headers, tags: Tags) -> int:
@@ -119,7 +127,7 @@ async def _resend_batch(at: Sending, headers: Headers, _tags: Tags) -> int:
 # Tags of SES and Resend have a name and a value, so they are metadata.
 WITHOUT_TAGS: tuple[Entry, ...] = (_ses, _resend, _resend_batch)
 WITH_TAGS: tuple[Entry, ...] = (
-    *(_send, _batch, _raw, _smtp, _smtp_of_a_service),
+    *(_send, _batch, _outbox_table, _agent, _raw, _smtp, _smtp_of_a_service),
     *(_sendgrid, _ses_raw, _postmark, _mailgun, _mailgun_mime),
 )
 ENTRIES = (*WITH_TAGS, *WITHOUT_TAGS)
@@ -155,12 +163,12 @@ async def test_list_id_of_another_system_changes_nothing(sending: Sending, entry
 
 
 @pytest.mark.both_engines
-@pytest.mark.parametrize("entry", [each for each in ENTRIES if each is not _batch])
+@pytest.mark.parametrize("entry", ENTRIES)
 async def test_list_id_does_not_pass_an_approval(sending: Sending, entry: Entry) -> None:
     engine = sending.drop_in.engine
     await tenants.change(engine.database, tenants.DEFAULT, actor="admin", clock=engine.clock, approval_over=0)
     refused = replace(sending, explanation="send them as a campaign")
-    assert await entry(refused, {"List-Id": "<news.example.com>"}, ()) in (400, 409, 422, 554)
+    assert await entry(refused, {"List-Id": "<news.example.com>"}, ()) >= 400
     assert await sending.drop_in.is_empty()
 
 
