@@ -40,6 +40,7 @@ from tests.faults import (
     poison,
     provider_changes,
     repeats,
+    rolling,
     same_key,
     sequences,
     smtp_fuzz,
@@ -112,6 +113,16 @@ async def vanished_database(_engine: str, **sizes: Any) -> Figures:
                 return await vanishing.run(stage, far, **sizes)
     finally:
         far.remove()
+
+
+async def upgraded_while_sending(_engine: str, **sizes: Any) -> Figures:
+    with postgresql() as server, tempfile.TemporaryDirectory(prefix="mwold") as folder:
+        if (previous := rolling.previous_release(Path(folder))) is None:
+            figures = Figures()
+            figures.note("skipped", "the history of the repository is not here")
+            return figures
+        async with a_stage(await server.create_empty()) as stage:
+            return await rolling.run(stage, previous, **sizes)
 
 
 async def standby_takes_over(_engine: str, **sizes: Any) -> Figures:
@@ -256,6 +267,14 @@ RUNS = (
         vanished_database,
         long={"times": 6, "seconds": 30},
         quick={"times": 2, "seconds": 12},
+        engines=POSTGRESQL,
+    ),
+    Run(
+        "rolling",
+        "previous release beside the upgrade and the new one",
+        upgraded_while_sending,
+        long={"kills": 20, "clients": 8},
+        quick={"kills": 4, "clients": 2},
         engines=POSTGRESQL,
     ),
     Run(

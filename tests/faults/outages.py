@@ -24,22 +24,24 @@ CUT_ALL = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> p
 class Load:
     """Clients that post messages with unique keys and repeat them after failures."""
 
-    def __init__(self, port: int, credential: str) -> None:
+    def __init__(self, port: int, credential: str, name: str = "", clients: int = CLIENTS) -> None:
         self._port = port
         self._credential = credential
+        self._name = name
+        self._clients = clients
         self.statuses: Counter[str] = Counter()
         self.told: dict[str, str] = {}  # The outbox ID in a 202 or its replay, by idempotency key.
         self.is_over = False
 
     async def run(self) -> None:
-        await asyncio.gather(*(self._client(index) for index in range(CLIENTS)))
+        await asyncio.gather(*(self._client(index) for index in range(self._clients)))
 
     async def _client(self, index: int) -> None:
         number = 0
         async with Client(self._port, self._credential) as api:
             while not self.is_over:
                 number += 1
-                await self._until_accepted(api, f"{index}-{number}")
+                await self._until_accepted(api, f"{self._name}{index}-{number}")
                 await asyncio.sleep(0.02)
 
     async def _until_accepted(self, api: Client, key: str) -> None:

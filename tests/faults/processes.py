@@ -5,11 +5,15 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tests.warm import PidPipe, warm_command
+
+# Of a release with other modules than the warm process.
+COLD_COMMAND = (sys.executable, "-m", "mailwright")
 
 
 class TookTooLong(AssertionError):
@@ -19,11 +23,13 @@ class TookTooLong(AssertionError):
 class Process:
     """A child process whose output goes to a file, which also shows when it is ready."""
 
-    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], log: Path, cwd: Path) -> None:
+    def __init__(
+        self, arguments: Sequence[str], environment: Mapping[str, str], log: Path, cwd: Path, *, is_warm: bool = True
+    ) -> None:
         self.log = log
         with log.open("wb") as output, PidPipe() as pipe:
             self._popen = subprocess.Popen(
-                [*warm_command(), *arguments],
+                [*(warm_command() if is_warm else COLD_COMMAND), *arguments],
                 env={**environment, **pipe.environment},
                 cwd=cwd,
                 stdin=subprocess.DEVNULL,
@@ -32,7 +38,7 @@ class Process:
                 pass_fds=[pipe.descriptor],
                 start_new_session=True,  # Ctrl-C reaches only the test run, which then ends its children.
             )
-            self.pid = pipe.read()
+            self.pid = pipe.read() if is_warm else self._popen.pid
 
     @property
     def exit_code(self) -> int | None:

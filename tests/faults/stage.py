@@ -26,7 +26,7 @@ from mailwright.outbox.sending_hold import find_hold
 from mailwright.storage.database import Database
 from mailwright.storage.tables import deliveries
 from tests.builders import DEFAULT_TENANT, a_message, a_newsletter, ignore_wake
-from tests.faults.processes import Process, TookTooLong, until
+from tests.faults.processes import COLD_COMMAND, Process, TookTooLong, until
 from tests.faults.sink import received
 from tests.warm import warm_command
 
@@ -43,6 +43,7 @@ class Stage:
         self.accepted: dict[str, NewMessage] = {}
         self.smtp_url = ""
         self.settings: dict[str, str] = {}
+        self.source: Path | None = None  # The modules of another release, for the processes that start next.
         self._book = folder / "received.txt"
         self._book.touch()
         self._acceptor = Acceptor(self.database, SystemClock(), ignore_wake)
@@ -81,7 +82,7 @@ class Stage:
     async def command(self, *words: str) -> str:
         """Run a Mailwright command and return its output."""
         process = await asyncio.create_subprocess_exec(
-            *warm_command(),
+            *(warm_command() if self.source is None else COLD_COMMAND),
             *words,
             env=self.environment(),
             cwd=self.folder,
@@ -95,7 +96,7 @@ class Stage:
 
     def start(self, name: str, arguments: list[str], **settings: object) -> Process:
         log = self.folder / f"{name}-{next(self._numbers)}.log"
-        child = Process(arguments, self.environment(**settings), log, self.folder)
+        child = Process(arguments, self.environment(**settings), log, self.folder, is_warm=self.source is None)
         self._children.append(child)
         return child
 
@@ -103,7 +104,7 @@ class Stage:
         ours = {name: value for name, value in os.environ.items() if not name.startswith("MAILWRIGHT_")}
         return {
             **ours,
-            "PYTHONPATH": os.pathsep.join(filter(None, [REPOSITORY, os.environ.get("PYTHONPATH")])),
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(self.source or REPOSITORY), os.environ.get("PYTHONPATH")])),
             "MAILWRIGHT_DATABASE_URL": self.url,
             "MAILWRIGHT_PROVIDER": "smtp",
             "MAILWRIGHT_SMTP_URL": self.smtp_url or "smtp://127.0.0.1:1?tls=none&purpose=test",
