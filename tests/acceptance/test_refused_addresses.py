@@ -74,11 +74,23 @@ async def test_repeatedly_full_mailbox_is_suppressed(bench: Bench, sink: SmtpSin
     assert await suppressions.is_suppressed(bench.database, 1, ADA)
 
 
-async def test_rejected_copy_does_not_affect_recipient(bench: Bench, sink: SmtpSink) -> None:
+@pytest.mark.both_engines
+@pytest.mark.parametrize("field", ["cc", "bcc"])
+@pytest.mark.parametrize(
+    ("reply", "is_suppressed"),
+    [
+        ("550 5.1.1 no such user", True),
+        ("550 5.7.1 your mail looks like spam", False),
+        ("552 5.2.2 mailbox full", False),
+    ],
+)
+async def test_rejected_copy_does_not_affect_recipient(
+    bench: Bench, sink: SmtpSink, field: str, reply: str, is_suppressed: bool
+) -> None:
     message = a_message(to=ADA)
-    await bench.accept(replace(message, payload={**message.payload, "cc": ["bob@example.com"]}))
-    sink.answer(Step.RCPT, "250 2.1.5 ok", times=1)
-    sink.answer(Step.RCPT, "550 5.1.1 no such user", times=1)
+    await bench.accept(replace(message, payload={**message.payload, field: ["bob@example.com"]}))
+    sink.answer(Step.RCPT, reply, recipient="bob@example.com")
     await bench.drain()
     assert (await bench.record(message.outbox_id)).summary.status == Status.SENT
     assert not await suppressions.is_suppressed(bench.database, 1, ADA)
+    assert await suppressions.is_suppressed(bench.database, 1, "bob@example.com") is is_suppressed
