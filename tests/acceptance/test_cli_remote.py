@@ -113,6 +113,25 @@ async def test_remote_approvals_are_requested_and_listed(far: Commands, api: Api
     assert (missing.code, missing.err) == (1, "There is no such approval.\n")
 
 
+async def test_remote_campaign_reports_are_shown_and_written(far: Commands, api: Api) -> None:
+    draft = {"name": "News", "content": {"subject": "News", "body": "<p>Hello</p>"}}
+    campaign_id = (await api.client.post("/v1/campaigns", json=draft)).json()["campaignId"]
+    assert "has not started" in (await far.ok("campaign", "figures", campaign_id)).out
+    assert (await far.ok("campaign", "figures", campaign_id, "--json")).json["name"] == "News"
+    await far.ok("campaign", "figures", campaign_id, "figures.csv", "--csv")
+    assert "campaign,,name,News\n" in (far.folder / "figures.csv").read_text()
+    assert (await far.ok("campaign", "history")).out == "No campaign has started yet.\n"
+    assert (await far.ok("campaign", "history", "--csv")).out.startswith("started_at,")
+    await far.ok("campaign", "report", campaign_id, "people.csv")
+    assert (far.folder / "people.csv").read_text().startswith("email,status,")
+    lines = await far.run("campaign", "report", campaign_id, "--json")
+    assert (lines.code, "only on the machine" in lines.err) == (2, True)
+    again = await far.run("campaign", "resend", campaign_id, "--subject", "Again")
+    assert (again.code, "The campaign is DRAFT" in again.err) == (1, True)
+    early = await far.run("campaign", "segment", campaign_id, "--of", "opened", "--after-minutes", "-1")
+    assert (early.code, early.err.startswith("--after-minutes")) == (2, True)
+
+
 async def test_remote_rules_reports_and_logs_are_those_of_the_key(far: Commands) -> None:
     assert (await far.ok("retention", "set", "events", "30", "--yes")).out.endswith("is on for default: 30 days.\n")
     [events] = [each for each in (await far.ok("retention", "show", "--json")).json if each["days"]]

@@ -16,7 +16,7 @@ MODULES: Final = {
     "archive": "archive",
     "audit-log": "audit_log",
     "brand": "brands",
-    "campaign": "campaigns approvals campaign_explanations campaign_guard_rails campaign_repeats",
+    "campaign": "campaigns approvals campaign_explanations campaign_guard_rails campaign_repeats campaign_reports",
     "contact": "contacts imports moves",
     "dead-letter": "dead_letters",
     "dmarc": "dmarc_reports",

@@ -1,8 +1,7 @@
-"""The report of a campaign: every figure of its page, as JSON and as CSV."""
+"""Reports of campaigns: every figure of their pages, their recipients, and the segments and drafts made from them."""
 
-import csv
-import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from http import HTTPStatus
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
@@ -10,27 +9,52 @@ from pydantic import Field
 from mailwright.actions.campaigns import (
     AbTestResponse,
     CampaignCountsResponse,
+    CampaignResponse,
     CampaignResultsResponse,
     EngagementCountsResponse,
     LinkEngagementResponse,
     ab_test_response,
+    actor,
+    campaign_response,
+    campaigns,
+    find,
+    noun,
 )
-from mailwright.audience.csv_cells import escape_formula
+from mailwright.actions.context import Context
+from mailwright.actions.declaration import (
+    MANAGE,
+    AgentTool,
+    CsvFile,
+    Line,
+    Moment,
+    Option,
+    Table,
+    TableOf,
+    TwoLines,
+    one_part,
+)
+from mailwright.actions.segments import SegmentResponse, segment_response
+from mailwright.audience.csv_cells import csv_text
 from mailwright.domain.buckets import Bucket
 from mailwright.domain.campaign import CampaignStatus
-from mailwright.domain.clock import MINUTE, Instant, isoformat
+from mailwright.domain.clock import MINUTE, isoformat
 from mailwright.domain.recipient_providers import RecipientProvider
 from mailwright.domain.states import EventType
 from mailwright.domain.tracking import TrackingMode
-from mailwright.schemas.base import ResponseModel, Time
+from mailwright.schemas.base import From, ResponseModel, Time
+from mailwright.schemas.paging import Page, decode_cursor, encode_cursor
+from mailwright.schemas.recipient_report import recipients_csv
 from mailwright.sources.api.fields import RequestModel, SegmentName
+from mailwright.sources.campaigns import report
 from mailwright.sources.campaigns.breakdown import DelayInterval
-from mailwright.sources.campaigns.comparison import CampaignResult
+from mailwright.sources.campaigns.comparison import MAX_HISTORY, CampaignResult, load_history
+from mailwright.sources.campaigns.create_resend import create_resend
 from mailwright.sources.campaigns.definition import SingleLine, Subject
+from mailwright.sources.campaigns.numbers import load_numbers
 from mailwright.sources.campaigns.records import Campaign
-from mailwright.sources.campaigns.report import RecipientFilter, RecipientResponse, ReportRow
-from mailwright.sources.campaigns.report_figures import ReportFigures
-from mailwright.sources.campaigns.response_segments import ReportBar, SegmentOf
+from mailwright.sources.campaigns.report import RecipientFilter, RecipientResponse
+from mailwright.sources.campaigns.report_figures import ReportFigures, load_figures
+from mailwright.sources.campaigns.response_segments import ReportBar, SegmentOf, create_segment
 from mailwright.sources.campaigns.statistics import CampaignStatistics
 
 FIGURE_COLUMNS: Final = ("section", "item", "figure", "value")
@@ -206,7 +230,7 @@ class CampaignRecipientResponse(ResponseModel):
 
     email: str
     status: str
-    outbox_id: str
+    outbox_id: Annotated[str, From("message_id")]
     sent_at: Time | None
     error_code: str | None
     error_message: str | None
@@ -220,21 +244,30 @@ class CampaignRecipientListResponse(ResponseModel):
 class CampaignResendRequest(RequestModel):
     """The new subject, and optionally the name of the draft."""
 
-    subject: Subject
-    name: SingleLine | None = None
+    subject: Annotated[Subject, Field(description="The new subject.")]
+    name: Annotated[SingleLine, Field(description="The internal name.")] | None = None
 
 
 class CampaignSegmentRequest(RequestModel):
     """A bar of the report. `url` narrows clicks, the minutes after sending narrow opens and clicks."""
 
-    of: SegmentOf
-    url: Annotated[str, Field(min_length=1, max_length=2000)] | None = None
-    domain: Annotated[str, Field(min_length=1, max_length=253)] | None = None
-    provider: RecipientProvider | None = None
-    after_minutes: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
-    before_minutes: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    segment_key: Annotated[str, Field(max_length=63)] | None = None
-    name: SegmentName | None = None
+    of: Annotated[SegmentOf, Field(description="Which recipients the segment contains.")]
+    url: Annotated[str, Field(min_length=1, max_length=2000, description="Only clicks of this link.")] | None = None
+    domain: Annotated[str, Field(min_length=1, max_length=253, description="Only addresses at this domain.")] | None = (
+        None
+    )
+    provider: Annotated[RecipientProvider, Field(description="Only this provider.")] | None = None
+    after_minutes: Annotated[int, Field(ge=0, le=1_000_000, description="Minutes after sending.")] | None = None
+    before_minutes: Annotated[int, Field(ge=1, le=1_000_000, description="Minutes after sending.")] | None = None
+    segment_key: (
+        Annotated[
+            str, Option("--key", default="generated"), Field(max_length=63, description="The key of the segment.")
+        ]
+        | None
+    ) = None
+    name: Annotated[SegmentName, Option(default="generated"), Field(description="The name of the segment.")] | None = (
+        None
+    )
 
     @property
     def bar(self) -> ReportBar:
@@ -246,17 +279,6 @@ def parse_recipient_filter(show: str) -> RecipientFilter | None:
     if show == "all":
         return None
     return RecipientResponse(show) if show in set(RecipientResponse) else Bucket(show)
-
-
-def recipient_response(row: ReportRow) -> CampaignRecipientResponse:
-    return CampaignRecipientResponse(
-        email=row.email,
-        status=row.status,
-        outbox_id=row.message_id,
-        sent_at=row.sent_at,
-        error_code=row.error_code,
-        error_message=row.error_message,
-    )
 
 
 def campaign_report_response(campaign: Campaign, figures: ReportFigures | None) -> CampaignReportResponse:
@@ -280,20 +302,16 @@ def campaign_report_response(campaign: Campaign, figures: ReportFigures | None) 
         providers=breakdown.providers if breakdown else [],
         domains=breakdown.domains if breakdown else [],
         other_domains=breakdown.other_domains if breakdown else None,
-        delays=[_delay(each) for each in breakdown.delays] if breakdown else [],
+        delays=[delay_response(each) for each in breakdown.delays] if breakdown else [],
         reasons=figures.reasons if figures else None,
         interval_minutes=figures.statistics.length // MINUTE if figures else None,
         intervals=list(_intervals(figures.statistics)) if figures else [],
     )
 
 
-def campaign_result_response(result: CampaignResult) -> CampaignResultResponse:
-    return CampaignResultResponse.model_validate(result)
-
-
 def figures_csv(report: CampaignReportResponse) -> str:
     """Return one line for each figure of the report: section, item, figure and value."""
-    return _csv([FIGURE_COLUMNS, *_figures(report.to_dict())])
+    return csv_text([FIGURE_COLUMNS, *_figures(report.to_dict())])
 
 
 def history_csv(results: Sequence[CampaignResult]) -> str:
@@ -304,7 +322,7 @@ def history_csv(results: Sequence[CampaignResult]) -> str:
     for each in results:
         values = [getattr(each, name) for name in names]
         rows.append((isoformat(each.started_at), *values, *(_rounded(rate) for rate in each.rates.values())))
-    return _csv(rows)
+    return csv_text(rows)
 
 
 # The fields that can name an item of a list. The first one that exists is used.
@@ -340,7 +358,7 @@ def _item_name(item: dict[str, Any]) -> str:
     return next((str(item[name]) for name in _ITEM_NAMES if item.get(name)), "")
 
 
-def _delay(interval: DelayInterval) -> ResponseDelayResponse:
+def delay_response(interval: DelayInterval) -> ResponseDelayResponse:
     return ResponseDelayResponse(
         from_minutes=interval.begins // MINUTE,
         to_minutes=None if interval.ends is None else interval.ends // MINUTE,
@@ -360,24 +378,198 @@ def _rounded(rate: float | None) -> float | None:
     return None if rate is None else round(rate, 6)
 
 
-def _csv(rows: Sequence[Sequence[Any]]) -> str:
-    text = io.StringIO()
-    cells = ([escape_formula("" if cell is None else str(cell)) for cell in row] for row in rows)
-    csv.writer(text, lineterminator="\r\n").writerows(cells)
-    return text.getvalue()
-
-
-def duration_text(length: Instant) -> str:
+def duration_text(minutes: int) -> str:
     """Return `10 min`, `2 h` or `3 d`."""
-    minutes = length // MINUTE
     if minutes % (24 * 60) == 0:
         return f"{minutes // (24 * 60)} d"
     return f"{minutes // 60} h" if minutes % 60 == 0 else f"{minutes} min"
 
 
-def delay_text(interval: DelayInterval) -> str:
+def delay_text(delay: ResponseDelayResponse) -> str:
     """Return `under 10 min`, `2 h to 6 h` or `7 d and later`."""
-    if interval.ends is None:
-        return f"{duration_text(interval.begins)} and later"
-    end = duration_text(interval.ends)
-    return f"under {end}" if not interval.begins else f"{duration_text(interval.begins)} to {end}"
+    begins = duration_text(delay.from_minutes)
+    if delay.to_minutes is None:
+        return f"{begins} and later"
+    end = duration_text(delay.to_minutes)
+    return f"{begins} to {end}" if delay.from_minutes else f"under {end}"
+
+
+# Output.
+
+
+def _percent(rate: float | None) -> str:
+    return "–" if rate is None else f"{rate * 100:.1f} %"
+
+
+def _rate(name: str) -> Callable[[Any], str]:
+    return lambda result: _percent(result.rates[name])
+
+
+_HISTORY: Final = Table(
+    "campaigns",
+    {
+        "Campaign and start ({zone})": lambda each: TwoLines(each.name, Moment(each.started_at)),
+        "Sent#": "sent",
+        "Opened#": _rate("opened"),
+        "Clicked#": _rate("clicked"),
+        "Bounced#": _rate("bounced"),
+        "Unsubscribed#": _rate("unsubscribed"),
+    },
+    nothing="No campaign has started yet.",
+)
+_PROVIDERS: Final = Table(
+    "providers",
+    {
+        "Provider": "name",
+        "Sent#": "sent",
+        "Opened#": "opened",
+        "Clicked#": "clicked",
+        "Bounced#": "bounced",
+        "Complained#": "complained",
+        "Unsubscribed#": "unsubscribed",
+    },
+    nothing="",
+)
+_DELAYS: Final = Table("delays", {"After sending": delay_text, "Opened#": "opened", "Clicked#": "clicked"}, nothing="")
+_REASONS: Final = {
+    "Bounce reason": "bounces",
+    "Failure": "failures",
+    "Complaint": "complaints",
+    "Unsubscribed by": "unsubscribes",
+}
+
+
+def _shown_figures(found: CampaignReportResponse, _given: Mapping[str, Any]) -> Iterator[Line]:
+    if found.counts is None:
+        yield "The campaign has not started, so it has no figures."
+        return
+    yield f"{found.counts.sent + found.counts.bounced:,} sent, {found.tracked:,} of them tracked individually"
+    if found.tracked and (groups := found.open_groups) is not None:
+        yield (
+            f"{groups.opened:,} opened, {groups.did_not_open:,} did not open, "
+            f"{groups.only_machines:,} only by machines, {groups.not_measured:,} not measured"
+        )
+    if (compared := found.comparison) is not None:
+        columns: dict[str, Callable[[Any], str]] = {
+            "Rate": lambda each: each.name.capitalize(),
+            "This campaign#": lambda each: _percent(each.rate),
+        }
+        if compared.campaigns:
+            columns[f"Median of {compared.campaigns} before#"] = lambda each: _percent(each.median)
+        yield TableOf(Table("rates", columns, nothing=""), compared)
+    yield _PROVIDERS
+    if answered := [each for each in found.delays if each.opened or each.clicked]:
+        yield TableOf(_DELAYS, found.model_copy(update={"delays": answered}))
+    for title, name in _REASONS.items():
+        if getattr(found.reasons, name, None):
+            yield TableOf(Table(name, {title: "name", "Recipients#": "recipients"}, nothing=""), found.reasons)
+
+
+# All campaigns over time.
+
+
+@noun.get("/v1/reports/export.csv")
+async def download_reports(at: Context) -> CsvFile:
+    """Download the results of your latest campaigns as CSV, at most 1,000."""
+    async with at.database.reader.read() as tx:
+        found = await load_history(tx, at.tenant_id, at.clock.now(), limit=MAX_HISTORY)
+    return CsvFile(one_part(history_csv(found).encode()), "reports.csv")
+
+
+@noun.get("/v1/reports", command="history", csv=download_reports, shown=_HISTORY)
+async def list_reports(at: Context, page: Page) -> CampaignHistoryResponse:
+    """Show the results of your campaigns over time, latest first: totals and rates of each."""
+    before: Any = decode_cursor("report", page.cursor, 2) if page.cursor is not None else None
+    async with at.database.reader.read() as tx:
+        found = await load_history(tx, at.tenant_id, at.clock.now(), limit=page.limit, before=before)
+    last = found[-1] if len(found) == page.limit else None
+    following = encode_cursor("report", last.started_at or 0, last.key) if last else None
+    return CampaignHistoryResponse.model_validate({"campaigns": found, "next_cursor": following})
+
+
+# One campaign.
+
+
+@noun.get("/{campaignId}/figures.csv")
+async def download_figures(at: Context, campaign_id: str) -> CsvFile:
+    """Download every figure of the report as CSV: section, item, figure and value."""
+    report = await show_report(at, campaign_id)
+    return CsvFile(one_part(figures_csv(report).encode()), f"figures-{campaign_id}.csv")
+
+
+@noun.get(
+    "/{campaignId}/report",
+    command="figures",
+    csv=download_figures,
+    help="Show every figure of a campaign's report, with the fields of GET /v1/campaigns/{id}/report.",
+    shown=_shown_figures,
+    agent=AgentTool(
+        "campaign_report",
+        "Show the figures of a campaign: delivered, bounced, opened, clicked, unsubscribed, and each link.",
+    ),
+)
+async def show_report(at: Context, campaign_id: str) -> CampaignReportResponse:
+    """Show every figure of the report page: results, links, time to respond, domains, reasons and comparison."""
+    campaign = await find(at, campaign_id)
+    figures = await load_figures(at.database.reader, campaign, at.clock.now(), at.settings.tracking)
+    return campaign_report_response(campaign, figures)
+
+
+@noun.get("/{campaignId}/report.csv")
+async def report_csv(at: Context, campaign_id: str, query: RecipientQuery) -> CsvFile:
+    """Download the result of every recipient as CSV, by address; with `show`, of some of them."""
+    campaign = await find(at, campaign_id)
+    rows = report.report_rows(at.database, campaign.key, query.filter)
+    return CsvFile(recipients_csv(rows), f"campaign-{campaign_id}.csv")
+
+
+@noun.get("/{campaignId}/recipients")
+async def recipients(at: Context, campaign_id: str, page: RecipientPage) -> CampaignRecipientListResponse:
+    """List the recipients with a message, by address; with `show`, some of them.
+
+    `show` is a status or a response of people. `nextCursor` is the `after` of the next page.
+    """
+    campaign = await find(at, campaign_id)
+    found = await report.report_page(at.database, campaign.key, limit=page.limit, after=page.after, show=page.filter)
+    following = found[-1].email if len(found) == page.limit else None
+    return CampaignRecipientListResponse.model_validate({"recipients": found, "next_cursor": following})
+
+
+@noun.post(
+    "/{campaignId}/segments",
+    status=HTTPStatus.CREATED,
+    scope=MANAGE,
+    audit="segment.create",
+    command="segment",
+    help="Create a segment of a campaign's recipients by their response, and print only its key on stdout.",
+    shown="{segment_key}",
+)
+async def make_segment(at: Context, campaign_id: str, wanted: CampaignSegmentRequest) -> SegmentResponse:
+    """Create a segment of recipients by their response. The same request returns the same segment."""
+    campaign, named = await find(at, campaign_id), {"segment_key": wanted.segment_key, "name": wanted.name}
+    return segment_response(await create_segment(at.database, at.clock, campaign, wanted.bar, actor=at.actor, **named))
+
+
+@noun.post(
+    "/{campaignId}/resend",
+    status=HTTPStatus.CREATED,
+    scope=MANAGE,
+    audit="campaign.create",
+    command="resend",
+    help="""Create a draft for everyone who did not open a campaign, and print only its id on stdout.
+
+    Possible once for each campaign, if its opens were recorded individually. Recipients without tracking consent, and
+    those whose email only a machine opened, are left out.
+    """,
+    shown="{campaign_id}",
+)
+async def resend(at: Context, campaign_id: str, wanted: CampaignResendRequest) -> CampaignResponse:
+    """Create a draft with a new subject for everyone who did not open the campaign. This is possible once.
+
+    Recipients whose opens are not known are left out: those without tracking consent, and those whose email only a
+    program opened. Mailwright determines who did not open when the draft starts.
+    """
+    made = await create_resend(
+        at.database, campaigns(at), actor(at), campaign_id, subject=wanted.subject, name=wanted.name
+    )
+    return campaign_response(made, await load_numbers(at.database, made))

@@ -10,7 +10,7 @@ from typing import Annotated, Final, TypeVar
 import typer
 from rich.text import Text
 
-from mailwright.actions import approvals, campaigns, load_noun
+from mailwright.actions import approvals, campaign_reports, campaigns, load_noun
 from mailwright.actions.approvals import CampaignApprovalResponse
 from mailwright.actions.campaign_reports import RecipientQuery
 from mailwright.actions.campaigns import (
@@ -27,10 +27,11 @@ from mailwright.actions.exclusions import exclusion_sentence
 from mailwright.app.destinations import find_sent_to
 from mailwright.app.sending_readiness import load_readiness
 from mailwright.app.templates import make_templates
-from mailwright.cli import campaign_input, campaign_reports
+from mailwright.cli import campaign_input
 from mailwright.cli.campaign_options import (
     Alone,
     Attach,
+    CampaignId,
     Detach,
     ExcludeLists,
     ExcludeSegments,
@@ -78,7 +79,7 @@ from mailwright.cli.campaign_output import (
     waiting,
 )
 from mailwright.cli.campaign_repeats import repeat_command
-from mailwright.cli.derived import make_group, perform, print_lines
+from mailwright.cli.derived import console_context, make_group, perform, print_lines
 from mailwright.cli.exit_codes import NEGATIVE
 from mailwright.cli.json_input import json_object
 from mailwright.cli.opening import Installation, find_tenant, run, show_zone_of, warn_if_held
@@ -97,7 +98,7 @@ from mailwright.domain.sending_readiness import SendingReadiness
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE, describe_actor
 from mailwright.outbox.limits import DefaultLimits
-from mailwright.schemas.recipient_report import report_csv, report_json
+from mailwright.schemas.recipient_report import report_json
 from mailwright.sources.api.validation import parse_strict
 from mailwright.sources.campaigns import progress, report
 from mailwright.sources.campaigns.bulk_limits import load_bulk_limits
@@ -116,6 +117,7 @@ from mailwright.sources.campaigns.queue_recorder import refresh_queue
 from mailwright.sources.campaigns.records import Actor, Campaign
 from mailwright.sources.campaigns.review import digest_checked
 from mailwright.sources.campaigns.variants import CampaignNotStartable
+from mailwright.sources.sender_rules import SenderRules
 from mailwright.texts.ab_tests import ab_test_text
 from mailwright.texts.explanations import bulk_limit_text, deferral_text
 from mailwright.texts.sending_readiness import readiness_text
@@ -134,10 +136,6 @@ Reviewed = Annotated[
         show_default=False,
     ),
 ]
-CampaignId = Annotated[
-    str, typer.Argument(metavar="ID", help="The campaign id that `campaign create` prints.", show_default=False)
-]
-
 Found = TypeVar("Found")
 
 
@@ -263,7 +261,7 @@ def check(
     async def work(at: Installation) -> tuple[Campaign, CampaignCheck, list[PresendIssue], str, SendingReadiness]:
         campaign = await _found(at, campaign_id)
         found = await _examined(at, campaign, await _sender_problems(at, campaign))
-        reviewed = await digest_checked(campaign, found, campaign_reports.sender_rules(at))
+        reviewed = await digest_checked(campaign, found, _rules(at))
         dead = await _dead_links(found) if check_links else []
         return campaign, found, dead, reviewed, await _readiness(at, campaign)
 
@@ -541,19 +539,19 @@ def report_command(
 ) -> None:
     """Write the result for every recipient: email, status, error_message, message_id, sent_at and others."""
 
+    if not as_json:
+        action = noun.find(campaign_reports.report_csv)
+        perform(action, {"show": show}, path={"campaign_id": campaign_id}, target=file)
+        return
+
     async def work(at: Installation) -> None:
         shown = parse_strict(RecipientQuery, {"show": show}).filter
         rows = report.report_rows(at.database, (await _found(at, campaign_id)).key, shown)
-        parts = report_json(rows) if as_json else report_csv(rows)
-        await write_parts(parts, file)
+        await write_parts(report_json(rows), file)
 
     _run(work)
 
 
-app.command("figures")(campaign_reports.figures_command)
-app.command("history")(campaign_reports.history_command)
-app.command("segment")(campaign_reports.segment_command)
-app.command("resend")(campaign_reports.resend_command)
 app.command("repeat")(repeat_command)
 
 
@@ -570,7 +568,11 @@ def _run(work: Callable[[Installation], Awaitable[Found]]) -> Found:
 
 
 def _campaigns(at: Installation) -> Campaigns:
-    return Campaigns(at.database, at.clock, _templates(at), campaign_reports.sender_rules(at), _guard_rails(at))
+    return Campaigns(at.database, at.clock, _templates(at), _rules(at), _guard_rails(at))
+
+
+def _rules(at: Installation) -> SenderRules:
+    return campaigns.sender_rules(console_context(at))
 
 
 def _defaults(at: Installation) -> DefaultLimits:
@@ -676,7 +678,7 @@ async def _examined(at: Installation, campaign: Campaign, sender_problems: tuple
             postal_address=at.settings.postal_address, sender=sender_problems, limits=default_limits(at.settings)
         ),
         counts_excluded=True,
-        rules=campaign_reports.sender_rules(at),
+        rules=_rules(at),
         attachments=campaign.attachments,
     )
 
@@ -689,7 +691,7 @@ async def _sender_problems(at: Installation, campaign: Campaign) -> tuple[str, .
 
     provider = (await load_named(at.database, at.settings)).find(campaign.tenant_id, Source.CAMPAIGN)
     settings = at.settings if provider is None else provider.settings
-    sender = await campaign_reports.sender_rules(at).sender_of(campaign.tenant_id, campaign.definition.sender)
+    sender = await _rules(at).sender_of(campaign.tenant_id, campaign.definition.sender)
     own = settings.model_copy(update={"sender": sender or settings.sender})
     found = [each async for each in check_sender(own) if each.verdict is Verdict.PROBLEM]
     return tuple(f"{each.name.upper()}: {each.summary}" for each in found)

@@ -21,6 +21,9 @@ class ListedApproval(StrEnum):
     REJECTED = ApprovalStatus.REJECTED
 
 
+CampaignId = Annotated[
+    str, typer.Argument(metavar="ID", help="The campaign id that `campaign create` prints.", show_default=False)
+]
 Name = Annotated[str, typer.Option(metavar="NAME", help="The internal name.", show_default=False)]
 Subject = Annotated[
     str | None,

@@ -4,10 +4,12 @@ from typing import Annotated, Any
 
 import typer
 
+from mailwright.actions import campaigns
 from mailwright.actions.campaign_repeats import CampaignRepeatRequest, campaign_repeat_response
 from mailwright.app.templates import make_templates
+from mailwright.cli.campaign_options import CampaignId
 from mailwright.cli.campaign_output import print_problems, print_warnings
-from mailwright.cli.campaign_reports import CampaignId, sender_rules
+from mailwright.cli.derived import console_context
 from mailwright.cli.exit_codes import NEGATIVE
 from mailwright.cli.opening import Installation, run, show_zone_of
 from mailwright.cli.options import Json
@@ -102,8 +104,8 @@ async def _open(at: Installation, campaign_id: str) -> tuple[CampaignRepeats, An
     from mailwright.app.feeds import fetch_feed  # noqa: PLC0415 - slow to import, and needed only here
 
     templates = make_templates(at.settings, at.database, at.clock)
-    campaigns = Campaigns(at.database, at.clock, templates, sender_rules(at))
-    campaign = await campaigns.find(campaign_id, tenant_id=None)
+    found = Campaigns(at.database, at.clock, templates, campaigns.sender_rules(console_context(at)))
+    campaign = await found.find(campaign_id, tenant_id=None)
     await show_zone_of(at, campaign.tenant_id)
     zone = at.settings.timezone
-    return CampaignRepeats(at.database, at.clock, campaigns, templates, fetch=fetch_feed, zone=zone), campaign
+    return CampaignRepeats(at.database, at.clock, found, templates, fetch=fetch_feed, zone=zone), campaign

@@ -20,7 +20,7 @@ from mailwright.ops.periodic import run_periodically
 from mailwright.outbox.audit_log import CONSOLE
 from mailwright.schemas.base import extend
 from mailwright.schemas.mailouts import MailoutDetailResponse, dry_run_response, mailout_response
-from mailwright.schemas.recipient_report import report_csv
+from mailwright.schemas.recipient_report import recipients_csv
 from mailwright.sources.campaigns import report
 from mailwright.sources.mailouts.notion import NotionUnavailable
 from mailwright.sources.mailouts.prepare import DryRun
@@ -161,7 +161,7 @@ def report_command(
 
     async def work(at: Installation) -> None:
         found = await _service(at).runs.find(run_id, tenant_id=None)
-        parts = report_csv(report.report_rows(at.database, found.campaign_key or 0))
+        parts = recipients_csv(report.report_rows(at.database, found.campaign_key or 0))
         await write_parts(parts, file)
 
     _find_run(lambda: run(work))

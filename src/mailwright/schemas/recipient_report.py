@@ -1,12 +1,10 @@
 """The report of a campaign: one row for each recipient, as CSV or JSON lines."""
 
-import csv
-import io
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 
 import orjson
 
-from mailwright.audience.csv_cells import escape_formula
+from mailwright.audience.csv_cells import csv_parts
 from mailwright.domain.clock import isoformat
 from mailwright.sources.campaigns.report import ReportRow
 
@@ -22,20 +20,10 @@ REPORT_COLUMNS = (
     "clicked_at",
     "unsubscribed_at",
 )
-# Rows per chunk: smaller chunks cost more writes, larger ones delay the first bytes.
-_CHUNK_ROWS = 500
 
 
-async def report_csv(rows: AsyncIterator[ReportRow]) -> AsyncIterator[str]:
-    """Yield chunks of CSV. Cells that a spreadsheet would run as a formula are escaped."""
-    chunk: list[Iterable[str]] = [REPORT_COLUMNS]
-    async for row in rows:
-        chunk.append([escape_formula(cell or "") for cell in _cells(row)])
-        if len(chunk) >= _CHUNK_ROWS:
-            yield _csv_lines(chunk)
-            chunk = []
-    if chunk:
-        yield _csv_lines(chunk)
+def recipients_csv(rows: AsyncIterator[ReportRow]) -> AsyncIterator[str]:
+    return csv_parts(REPORT_COLUMNS, (_cells(row) async for row in rows))
 
 
 async def report_json(rows: AsyncIterator[ReportRow]) -> AsyncIterator[str]:
@@ -49,9 +37,3 @@ def _cells(row: ReportRow) -> tuple[str | None, ...]:
     responses = (row.opened_at, row.clicked_at, row.unsubscribed_at)
     about = (row.email, row.status, row.error_message, row.message_id, isoformat(row.sent_at))
     return *about, row.provider_message_id, row.variant, *map(isoformat, responses)
-
-
-def _csv_lines(rows: Iterable[Iterable[str]]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\r\n").writerows(rows)
-    return text.getvalue()

@@ -12,7 +12,6 @@ from mailwright.checks.health_watch import HealthWatch
 from mailwright.web import manual
 from mailwright.web.api import (
     articles,
-    campaign_reports,
     contact_events,
     contacts,
     email,
@@ -48,7 +47,6 @@ API = (
     email,
     contacts,
     contact_events,
-    campaign_reports,
     articles,
     mailouts,
     notifications,

@@ -26,7 +26,7 @@ from mailwright.outbox.audit import audit
 from mailwright.outbox.audit_log import list_entries
 from mailwright.outbox.claim import Claims
 from mailwright.outbox.queue_states import completed_values
-from mailwright.schemas.recipient_report import report_csv
+from mailwright.schemas.recipient_report import recipients_csv
 from mailwright.sources.campaigns import report
 from mailwright.sources.campaigns.campaigns import Campaigns
 from mailwright.sources.campaigns.records import Actor
@@ -138,7 +138,7 @@ async def test_non_ascii_address_is_sent_or_reported(bench: MailoutBench) -> Non
     run = await bench.finish(await bench.send(page))
     assert bench.reached == ["ada@xn--bcher-kva.example", "zoe@example.com"]
     lines = "".join(
-        [part async for part in report_csv(report.report_rows(bench.database, run.campaign_key or 0))]
+        [part async for part in recipients_csv(report.report_rows(bench.database, run.campaign_key or 0))]
     ).splitlines()
     assert [line.split(",")[1] for line in lines if line.startswith("Éva@")] == ["FAILED"]
     assert [(row["Email"], row["Error Code"]) for row in bench.errors()] == [("Éva@example.com", "INVALID_EMAIL")]
@@ -205,7 +205,7 @@ async def test_report_names_message_of_provider_and_responses(bench: MailoutBenc
     assert [ada.provider_message_id, bob.provider_message_id] == ["<1@scripted>", "<2@scripted>"]
     assert None not in (ada.opened_at, ada.clicked_at, ada.unsubscribed_at)
     assert (bob.opened_at, bob.clicked_at, bob.unsubscribed_at) == (None, None, None)
-    lines = "".join([part async for part in report_csv(report.report_rows(bench.database, run.campaign_key or 0))])
+    lines = "".join([part async for part in recipients_csv(report.report_rows(bench.database, run.campaign_key or 0))])
     head, first, _ = lines.splitlines()
     assert head.split(",")[:6] == ["email", "status", "error_message", "message_id", "sent_at", "provider_message_id"]
     assert first.split(",")[3:6:2] == [ada.message_id, "<1@scripted>"]

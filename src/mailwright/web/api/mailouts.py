@@ -10,7 +10,7 @@ from starlette.responses import Response, StreamingResponse
 from mailwright.access.roles import Scope
 from mailwright.domain.errors import NotPossibleNow
 from mailwright.schemas.mailouts import MailoutListResponse, MailoutRequest, MailoutResponse, mailout_response
-from mailwright.schemas.recipient_report import report_csv
+from mailwright.schemas.recipient_report import recipients_csv
 from mailwright.sources.api.validation import FieldError, parse_strict
 from mailwright.sources.campaigns import report
 from mailwright.sources.mailouts.progress import progress_of
@@ -97,7 +97,7 @@ async def report_of(mailoutId: str, engine: EngineDep, caller: CallerDep) -> Res
     """Download the result of every recipient as CSV: email, status, error_message, message_id, sent_at and others."""
     run = await engine.mailout_runs.find(mailoutId, tenant_id=caller.tenant_id)
     rows = report.report_rows(engine.database, run.campaign_key or 0)
-    return StreamingResponse(report_csv(rows), media_type="text/csv; charset=utf-8")
+    return StreamingResponse(recipients_csv(rows), media_type="text/csv; charset=utf-8")
 
 
 def _translated(body: Any) -> Any:

@@ -8,14 +8,15 @@ from math import ceil
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
+from mailwright.actions import campaign_reports
 from mailwright.actions.campaign_reports import (
     CampaignResendRequest,
     CampaignSegmentRequest,
     RecipientQuery,
+    delay_response,
     delay_text,
-    history_csv,
 )
 from mailwright.app.wiring import Engine
 from mailwright.domain.campaign import ALLOWED_STATUSES, CampaignAction
@@ -24,9 +25,7 @@ from mailwright.domain.errors import InvalidInput, MailwrightError, NotPossibleN
 from mailwright.domain.states import EventType
 from mailwright.domain.translation import gettext
 from mailwright.pipeline.tracking import OWN_PATHS
-from mailwright.schemas.recipient_report import report_csv
 from mailwright.sources.api.validation import RequestInvalid, parse
-from mailwright.sources.campaigns import report
 from mailwright.sources.campaigns.comparison import CampaignResult, load_history
 from mailwright.sources.campaigns.create_resend import create_resend
 from mailwright.sources.campaigns.engagement import load_engagement
@@ -37,7 +36,8 @@ from mailwright.sources.campaigns.review import review_started
 from mailwright.sources.campaigns.statistics import CHARTED_EVENTS, CampaignStatistics, count_results
 from mailwright.sources.campaigns.test_send import CampaignTestSend, render_variants
 from mailwright.sources.campaigns.tracking_plan import load_tracking
-from mailwright.web.api.campaign_reports import csv_file, figures_file, load_latest
+from mailwright.web.api.derived import csv_response
+from mailwright.web.context import visitor_context
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.axis import round_number
 from mailwright.web.dashboard.campaigns import find_visible, load_row, tabs_of
@@ -67,8 +67,8 @@ async def show_history(request: Request, engine: EngineDep, visitor: ViewerDep, 
 
 
 @router.get("/reports.csv")
-async def download_history(engine: EngineDep, visitor: ViewerDep) -> Response:
-    return csv_file(history_csv(await load_latest(engine, visitor.tenant_id)), "reports.csv")
+async def download_history(request: Request, visitor: ViewerDep) -> Response:
+    return csv_response(await campaign_reports.download_reports(visitor_context(request, visitor)))
 
 
 @router.get("/campaigns/{campaign_id}/report")
@@ -96,7 +96,7 @@ async def show_figures(request: Request, engine: EngineDep, visitor: ViewerDep, 
             "marks": _marks(found.statistics),
             "has_days": _has_days(found.statistics),
             "links": (found.numbers.engagement.links if found.numbers.engagement else ())[:MAX_SHOWN_LINKS],
-            "delay_text": delay_text,
+            "delay_text": lambda each: delay_text(delay_response(each)),
             "delay_top": round_number(max(max(each.opened, each.clicked) for each in found.breakdown.delays)),
             "domains": found.breakdown.domains[:MAX_SHOWN_DOMAINS],
             "may_choose": tested is not None and tested.can_choose and line.may(CampaignAction.CHOOSE_WINNER),
@@ -139,19 +139,16 @@ async def show_click_map(
 
 @router.get("/campaigns/{campaign_id}/report.csv")
 async def download_report(
-    engine: EngineDep, visitor: ViewerDep, campaign_id: str, query: Annotated[RecipientQuery, Query()]
+    request: Request, visitor: ViewerDep, campaign_id: str, query: Annotated[RecipientQuery, Query()]
 ) -> Response:
     """Download the same report file as the API."""
-    campaign = await find_visible(engine, visitor, campaign_id)
-    lines = report_csv(report.report_rows(engine.database, campaign.key, query.filter))
-    headers = {"Content-Disposition": f'attachment; filename="campaign-{campaign.campaign_id}.csv"'}
-    return StreamingResponse(lines, media_type="text/csv; charset=utf-8", headers=headers)
+    return csv_response(await campaign_reports.report_csv(visitor_context(request, visitor), campaign_id, query))
 
 
 @router.get("/campaigns/{campaign_id}/figures.csv")
-async def download_figures(engine: EngineDep, visitor: ViewerDep, campaign_id: str) -> Response:
+async def download_figures(request: Request, visitor: ViewerDep, campaign_id: str) -> Response:
     """Download every figure of the report."""
-    return await figures_file(engine, await find_visible(engine, visitor, campaign_id))
+    return csv_response(await campaign_reports.download_figures(visitor_context(request, visitor), campaign_id))
 
 
 @router.post("/campaigns/{campaign_id}/segments")

@@ -15,7 +15,7 @@ from mailwright.domain.message import Source
 from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.outbox import tenants
 from mailwright.schemas.paging import decode_cursor, encode_cursor
-from mailwright.schemas.recipient_report import report_csv
+from mailwright.schemas.recipient_report import recipients_csv
 from mailwright.sources.campaigns import report
 from mailwright.sources.mailouts.notion import NotionError
 from mailwright.sources.mailouts.progress import progress_of
@@ -146,7 +146,7 @@ async def download_report(engine: EngineDep, visitor: ViewerDep, mailout_id: str
     run = await engine.mailout_runs.find(mailout_id, tenant_id=visitor.tenant_id)
     rows = report.report_rows(engine.database, run.campaign_key or 0)
     headers = {"Content-Disposition": f'attachment; filename="{mailout_id}.csv"', "Cache-Control": "no-store"}
-    return StreamingResponse(report_csv(rows), media_type="text/csv; charset=utf-8", headers=headers)
+    return StreamingResponse(recipients_csv(rows), media_type="text/csv; charset=utf-8", headers=headers)
 
 
 async def _list_page(

@@ -39,12 +39,6 @@ def _declared_tools() -> Iterable[RouteTool]:
 
 TOOLS: Final = (
     *_declared_tools(),
-    RouteTool(
-        "campaign_report",
-        "GET",
-        "/v1/campaigns/{campaignId}/report",
-        "Show the figures of a campaign: delivered, bounced, opened, clicked, unsubscribed, and each link.",
-    ),
     RouteTool("show_contact", "GET", "/v1/contacts/{email}", "Show a contact with subscriptions and status."),
     RouteTool("contact_history", "GET", "/v1/contacts/{email}/history", "Show what happened with a contact."),
     RouteTool("list_sequences", "GET", "/v1/sequences", "List the sequences with their status, newest first."),
