@@ -1,11 +1,15 @@
 """A List-Id, or a tag beside a List-Unsubscribe header, makes bulk email of that list wherever email is accepted."""
 
 import base64
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import httpx2
 import pytest
+from mcp.client.client import Client
+from mcp.client.streamable_http import streamable_http_client
 
 from mailwright.access.roles import ALL_SCOPES
 from mailwright.audience import lists
@@ -14,7 +18,7 @@ from mailwright.outbox import tenants
 from mailwright.storage.database import Database
 from tests.contract.api.test_allowed_senders import Sending
 from tests.dropin import a_drop_in
-from tests.submission import a_submission
+from tests.submission import a_dialogue, a_submission
 
 pytestmark = pytest.mark.promise("second-person")
 
@@ -170,6 +174,88 @@ async def test_list_id_does_not_pass_an_approval(sending: Sending, entry: Entry)
     refused = replace(sending, explanation="send them as a campaign")
     assert await entry(refused, {"List-Id": "<news.example.com>"}, ()) >= 400
     assert await sending.drop_in.is_empty()
+
+
+MANY = tuple(f"reader{number}@example.com" for number in range(4))
+
+
+async def _batch_to(at: Sending, people: Sequence[str], headers: Headers) -> int:
+    return await at.post("/v1/email/batch", {"messages": [{**an_email(headers, ()), "to": each} for each in people]})
+
+
+async def _copies_to(at: Sending, people: Sequence[str], headers: Headers) -> int:
+    return await at.post("/v1/email/send", {**an_email(headers, ()), "to": people[0], "bcc": people[1:]})
+
+
+async def _sendgrid_to(at: Sending, people: Sequence[str], headers: Headers) -> int:
+    email = {"content": [{"type": "text/plain", "value": "Hi"}], "from": {"email": SENDER}, "subject": "Hi"}
+    to = [{"to": [{"email": each}]} for each in people]
+    return await at.post("/v3/mail/send", {**email, "personalizations": to, "headers": dict(headers)})
+
+
+async def _ses_to(at: Sending, people: Sequence[str], headers: Headers) -> int:
+    given = [{"Name": name, "Value": value} for name, value in headers.items()]
+    content = {"Simple": {"Subject": {"Data": "Hi"}, "Body": {"Text": {"Data": "Hi"}}, "Headers": given}}
+    to = {"ToAddresses": people[:1], "BccAddresses": people[1:]}
+    return await at.ses({"FromEmailAddress": SENDER, "Destination": to, "Content": content})
+
+
+async def _postmark_to(at: Sending, people: Sequence[str], headers: Headers) -> int:
+    given = [{"Name": name, "Value": value} for name, value in headers.items()]
+    emails = [{"From": SENDER, "To": each, "Subject": "Hi", "TextBody": "Hi", "Headers": given} for each in people]
+    return await at.post("/email/batch", emails, {"X-Postmark-Server-Token": at.pair.key})
+
+
+async def _mailgun_to(at: Sending, people: Sequence[str], headers: Headers) -> int:
+    form = {"from": SENDER, "to": list(people), "subject": "Hi", "text": "Hi"}
+    variables = {"recipient-variables": json.dumps({each: {"name": each} for each in people})}
+    named = {f"h:{name}": value for name, value in headers.items()}
+    return await at.post("/v3/example.com/messages", headers=basic(at), data={**form, **variables, **named})
+
+
+async def _resend_to(at: Sending, people: Sequence[str], headers: Headers) -> int:
+    return await at.post("/emails/batch", [{**resend_email(headers), "to": each} for each in people])
+
+
+async def _smtp_to(at: Sending, people: Sequence[str], headers: Headers) -> int:
+    async with a_dialogue(at.submission, is_signed_in=False) as client:
+        await client.sign_in(at.pair.key)
+        recipients = [f"RCPT TO:<{each}>" for each in people]
+        await client.say(f"MAIL FROM:<{SENDER}>", *recipients, "DATA")
+        return int((await client.ask(raw(headers) + b".\r\n"))[:3])
+
+
+async def _agent_to(at: Sending, people: Sequence[str], headers: Headers) -> int:
+    given = {"Authorization": f"Bearer {at.pair.key}"}
+    async with (
+        httpx2.AsyncClient(headers=given, verify=False, timeout=60) as http,
+        Client(streamable_http_client(f"{at.drop_in.url}/mcp", http_client=http)) as client,
+    ):
+        email = {**an_email(headers, ()), "to": people[0], "cc": list(people[1:])}
+        result = await client.call_tool("send_email", email)
+    return 409 if result.is_error else 202
+
+
+SEVERAL = (
+    *(_batch_to, _copies_to, _sendgrid_to, _ses_to, _postmark_to),
+    *(_mailgun_to, _resend_to, _smtp_to, _agent_to),
+)
+
+
+@pytest.mark.both_engines
+@pytest.mark.parametrize("entry", SEVERAL)
+async def test_all_recipients_of_a_request_count_towards_an_approval(
+    sending: Sending, entry: Callable[[Sending, Sequence[str], Headers], Awaitable[int]]
+) -> None:
+    engine = sending.drop_in.engine
+    await tenants.change(
+        engine.database, tenants.DEFAULT, actor="admin", clock=engine.clock, approval_over=len(MANY) - 1
+    )
+    at = replace(sending, explanation="send them as a campaign")
+    await entry(at, MANY, {"List-Id": "<news.example.com>"})
+    assert await sending.drop_in.is_empty()
+    assert 200 <= await entry(at, MANY[1:], {"List-Id": "<news.example.com>"}) < 300
+    assert {"news"} == await list_keys(sending)
 
 
 async def test_tags_of_two_lists_are_refused(sending: Sending) -> None:

@@ -14,8 +14,10 @@ from sqlalchemy import delete, insert, select
 
 from mailwright.app.outbox_table import drain_outbox_table, open_application_database, open_relay
 from mailwright.app.wiring import Engine
+from mailwright.audience.lists import create as create_list
 from mailwright.domain.clock import DAY, MINUTE, ManualClock, isoformat
 from mailwright.domain.errors import ConfigurationInvalid, NotDurable
+from mailwright.outbox import tenants
 from mailwright.sources.outbox_table import relay as relay_module
 from mailwright.sources.outbox_table.relay import OutboxRelay
 from mailwright.storage.database import Database
@@ -255,3 +257,19 @@ async def test_database_without_the_table_is_refused(database: Database, clock: 
                 pass
         await engine.close()
     assert not (tmp_path / "none.db").exists()
+
+
+@pytest.mark.both_engines
+@pytest.mark.promise("second-person")
+async def test_rows_of_a_list_count_towards_an_approval(application: Application) -> None:
+    engine = application.engine
+    await create_list(engine.database, engine.clock, 1, "news", actor="test")
+    await tenants.change(engine.database, tenants.DEFAULT, actor="admin", clock=engine.clock, approval_over=2)
+    for number in range(3):
+        application.write(a_request(to=f"reader{number}@example.com", listKey="news"))
+    assert await application.relay.relay() == 3
+    assert [(status, error["code"]) for status, _, error in application.rows()] == [("refused", "AWAITS_APPROVAL")] * 3
+    assert await application.accepted() == []
+    application.write(a_request(to="ada@example.com", listKey="news"))
+    assert await application.relay.relay() == 1
+    assert len(await application.accepted()) == 1
