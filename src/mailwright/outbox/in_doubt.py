@@ -7,7 +7,7 @@ from typing import Any
 from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.message import Event
 from mailwright.domain.states import VALIDATIONS, EventType, OnDoubt, Status
-from mailwright.outbox.sending_hold import is_held
+from mailwright.outbox.sending_hold import COMMITS_LOST, is_held
 from mailwright.outbox.settle import SentProof, append_events, event_row, record_proofs
 from mailwright.storage.database import Database
 from mailwright.storage.statements import statement
@@ -20,6 +20,8 @@ DECIDE_IN_DOUBT = statement(__package__, "decide_in_doubt")
 RESOLUTION_PERIOD: Instant = DAY
 
 BATCH = 500
+# Attempts whose worker was lost. They count when it is decided to send their messages again.
+_UNCOUNTED = ("WORKER_LOST", COMMITS_LOST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ def decide(row: Any, now: Instant) -> InDoubtDecision:
                 {
                     "reason": "in_doubt_resend",
                     "willRetry": True,
-                    "nextAttemptNumber": row.attempts + 1,
+                    "nextAttemptNumber": row.attempts + 1 + (row.error_code in _UNCOUNTED),
                     "backoffDelay": 0,
                 },
             ),

@@ -34,6 +34,7 @@ SETTLE = statement(__package__, "settle")
 SETTLE_SENT = statement(__package__, "settle_sent")
 APPEND_EVENTS = statement(__package__, "append_events")
 APPEND_SETTLED_EVENTS = statement(__package__, "append_settled_events")
+FIND_LATE_RESULTS = statement(__package__, "find_late_results")
 FIND_SETTLED = statement(__package__, "find_settled")
 APPEND_DEAD_LETTERS = statement(__package__, "append_dead_letters")
 LOCK_UNSENT = statement(__package__, "lock_unsent")
@@ -46,6 +47,8 @@ DELETE_DEAD_LETTERS = statement(__package__, "delete_dead_letters")
 RECEIVED, VALIDATED, SENT_ATTEMPT, SENT = (
     event.value for event in (EventType.RECEIVED, EventType.VALIDATED, EventType.SENT_ATTEMPT, EventType.SENT)
 )
+# The events with which an attempt begins.
+BEGINNING = (EventType.RECEIVED, EventType.VALIDATED, EventType.SENT_ATTEMPT)
 
 
 _VALIDATIONS_JSON: Final = orjson.dumps(VALIDATIONS).decode()
@@ -184,12 +187,18 @@ async def settle_and_begin(
 async def settle_delivered(tx: Runner, delivered: Sequence[Delivered], now: Instant) -> int:
     """Settle messages that one provider accepted. Return how many of them the caller still had a claim on."""
     settlement = token()
+    late: Mapping[int, Any] = {}
     count = await tx.count(SETTLE_SENT, **_sent_parameters(delivered, settlement, now))
     if count < len(delivered):
-        settled = await _written_by(tx, settlement, [_attempt_row(each.claimed) for each in delivered])
+        claims = [_attempt_row(each.claimed) for each in delivered]
+        late = await _late_results(tx, claims)
+        if late:
+            missing = [each for each in delivered if each.claimed.message_key in late]
+            count += await tx.count(SETTLE_SENT, **_sent_parameters(missing, settlement, now, late))
+        settled = await _written_by(tx, settlement, claims)
         delivered = [each for each in delivered if each.claimed.message_key in settled]
     copies = deferred_copies(delivered, now) if any(each.deferred_recipients for each in delivered) else {}
-    await tx.count(APPEND_EVENTS, events=_sent_events(delivered, copies))
+    await tx.count(APPEND_EVENTS, events=_sent_events(delivered, copies, late))
     if copies:
         await accept(tx, [message for messages in copies.values() for message in messages], now)
     return count
@@ -198,12 +207,14 @@ async def settle_delivered(tx: Runner, delivered: Sequence[Delivered], now: Inst
 async def settle(tx: Runner, settlements: Sequence[Settlement], now: Instant) -> int:
     """Settle all other results. Return how many of these messages the caller still had a claim on."""
     settlement = token()
-    rows = [_settlement_row(each, now) for each in settlements]
+    late = await _late_results(tx, [_attempt_row(each.claimed) for each in settlements])
+    rows = [_settlement_row(each, now, late) for each in settlements]
     count = await tx.count(SETTLE, settlements=rows, settlement=settlement)
     events = [
         event_row(each.claimed.message_key, each.claimed.tenant_id, event)
         for each in settlements
         for event in each.events
+        if not (event.type in BEGINNING and _is_recorded(each.claimed, late))
     ]
     for position, event in enumerate(events):
         event["position"] = position
@@ -263,7 +274,7 @@ def _independent_changes(outcomes: Sequence[Outcome], next_up: Sequence[NextAtte
         return []
     changes: list[Change] = []
     for group in _by_provider(delivered):
-        events = _sent_events(group, {})
+        events = _sent_events(group, {}, {})
         changes.append(Change(SETTLE_SENT, _sent_parameters(group, token(), now), len(group)))
         changes.append(Change(APPEND_EVENTS, {"events": events}, len(events)))
     if next_up:
@@ -304,6 +315,21 @@ async def _begin(tx: Runner, attempts: list[dict[str, Any]], now: Instant) -> fr
 async def _held_lanes(tx: Runner, attempts: list[dict[str, Any]], now: Instant) -> frozenset[int]:
     lanes = [{"lane": lane} for lane in {attempt["lane"] for attempt in attempts}]
     return frozenset([row.lane for row in await tx.run(FIND_HELD_LANES, lanes=lanes, now=now)])
+
+
+async def _late_results(tx: Runner, claims: list[dict[str, Any]]) -> Mapping[int, Any]:
+    """Return the attempts that were put in doubt before this result, by message."""
+    return {row.message_key: row for row in await tx.run(FIND_LATE_RESULTS, claims=claims)}
+
+
+def _is_recorded(claimed: Claimed, late: Mapping[int, Any]) -> bool:
+    """Return whether the beginning of the attempt is already on the timeline."""
+    return claimed.message_key in late and bool(late[claimed.message_key].is_recorded)
+
+
+def _counts(claimed: Claimed, late: Mapping[int, Any]) -> int:
+    """Return 1 if the attempt was not counted when it was put in doubt, and 0 otherwise."""
+    return 1 - (late[claimed.message_key].is_counted if claimed.message_key in late else 0)
 
 
 async def _written_by(tx: Runner, settlement: int, claims: list[dict[str, Any]]) -> frozenset[int]:
@@ -444,18 +470,32 @@ def _attempt_row(claimed: Claimed, provider: str | None = None) -> dict[str, Any
     }
 
 
-def _sent_parameters(delivered: Sequence[Delivered], settlement: int, now: Instant) -> dict[str, Any]:
+def _sent_parameters(
+    delivered: Sequence[Delivered], settlement: int, now: Instant, late: Mapping[int, Any] | None = None
+) -> dict[str, Any]:
     rows = [
-        (each.claimed.message_key, each.claimed.claim_token, each.provider_message_id, each.duration_ms, each.subject)
+        (
+            each.claimed.message_key,
+            each.claimed.claim_token,
+            each.provider_message_id,
+            each.duration_ms,
+            each.subject,
+            _counts(each.claimed, late or {}),
+            int(bool(late)),
+        )
         for each in delivered
     ]
     return {"sent": rows, "provider": delivered[0].provider, "settlement": settlement, "now": now}
 
 
 def _sent_events(
-    delivered: Iterable[Delivered], copies: Mapping[int, Sequence[NewMessage]]
+    delivered: Iterable[Delivered], copies: Mapping[int, Sequence[NewMessage]], late: Mapping[int, Any]
 ) -> list[tuple[int, int, str, Instant, str]]:
-    return [row for each in delivered for row in _events_of(each, copies)]
+    return [
+        row
+        for each in delivered
+        for row in (_events_of(each, copies)[-1:] if _is_recorded(each.claimed, late) else _events_of(each, copies))
+    ]
 
 
 def _events_of(
@@ -489,7 +529,7 @@ def _events_of(
     )
 
 
-def _settlement_row(settlement: Settlement, now: Instant) -> dict[str, Any]:
+def _settlement_row(settlement: Settlement, now: Instant, late: Mapping[int, Any]) -> dict[str, Any]:
     claimed, status = settlement.claimed, settlement.status
     in_doubt = status is Status.IN_DOUBT
     return {
@@ -501,8 +541,8 @@ def _settlement_row(settlement: Settlement, now: Instant) -> dict[str, Any]:
         "due_at": settlement.due_at,
         "next_attempt_at": settlement.due_at if status is Status.RETRY_SCHEDULED else None,
         "defer_reason": settlement.defer_reason,
-        "completed": int(settlement.completes_attempt),
-        "excused": int(settlement.completes_attempt and settlement.is_excused),
+        "completed": int(settlement.completes_attempt) * _counts(claimed, late),
+        "excused": int(settlement.completes_attempt and settlement.is_excused) * _counts(claimed, late),
         "provider": settlement.provider,
         "provider_message_id": settlement.provider_message_id,
         "error_code": settlement.error_code,

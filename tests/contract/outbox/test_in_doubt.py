@@ -166,7 +166,30 @@ async def test_result_of_a_slow_worker_ends_the_doubt(
     record = await record_of(database, claimed.outbox_id)
     assert (record.summary.status, record.summary.attempts) == (Status.SENT if result is SENT else Status.FAILED, 1)
     assert record.events[-1].type == (E.SENT if result is SENT else E.FAILED)
+    begun = [event.metadata["attempt"] for event in record.events if event.type is E.SENT_ATTEMPT]
+    assert begun == [1]
     assert await claims_of(database, clock).claim(1) == []
+
+
+@pytest.mark.parametrize("result", [SENT, REFUSAL], ids=["sent", "refused"])
+async def test_each_attempt_has_one_pair_of_events(database: Database, clock: ManualClock, result: object) -> None:
+    lost = await a_lost_attempt(database, clock)
+    doubts, settling = an_in_doubt_handler(database, clock), a_settler(database, clock)
+    await doubts.mark_lost_attempts()
+    await doubts.decide_due()
+    (again,) = await claims_of(database, clock, "heir").claim(1)
+    await settling.exchange([], [again])
+    await settling.exchange([a_result(again, result, clock.now())], [])  # type: ignore[arg-type]
+    await settling.exchange([a_result(lost, SENT, clock.now())], [])  # The first worker is back too late.
+    record = await record_of(database, lost.outbox_id)
+    pairs = [
+        (event.type, event.metadata["attempt"])
+        for event in record.events
+        if event.type in (E.SENT_ATTEMPT, E.IN_DOUBT, E.SENT, E.FAILED)
+    ]
+    end = E.SENT if result is SENT else E.FAILED
+    assert sorted(pairs) == sorted([(E.SENT_ATTEMPT, 1), (E.IN_DOUBT, 1), (E.SENT_ATTEMPT, 2), (end, 2)])
+    assert (again.attempt, record.summary.attempts) == (2, 2)
 
 
 async def test_result_of_a_slow_worker_is_ignored_after_a_claim(database: Database, clock: ManualClock) -> None:
