@@ -4,6 +4,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from enum import Enum, auto
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -11,6 +12,13 @@ from tests.standins.smtp_sink import Certificate
 
 # The request for TLS that a client sends first: its length and a number that no protocol version has.
 _TLS_REQUEST = bytes.fromhex("00000008 04d2162f")
+
+
+class Break(Enum):
+    """Where a connection breaks around the commit of its next accepted message."""
+
+    BEFORE_COMMIT = auto()
+    BEFORE_RESPONSE = auto()
 
 
 class PostgresqlFront:
@@ -21,6 +29,7 @@ class PostgresqlFront:
         self._tls = tls
         self.port = 0
         self.connections = 0
+        self.breaks: Break | None = None  # Applies to one commit.
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
@@ -36,16 +45,24 @@ class PostgresqlFront:
             self.connections += 1
             theirs, ours = await asyncio.open_unix_connection(str(self._server))
             ours.write(first)
-            await asyncio.gather(_forward(reader, ours), _forward(theirs, writer))
+            await asyncio.gather(self._forward(reader, ours, writer), self._forward(theirs, writer))
             ours.close()
         writer.close()
 
-
-async def _forward(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-    while chunk := await source.read(65_536):
-        target.write(chunk)
-        await target.drain()
-    target.close()
+    async def _forward(
+        self, source: asyncio.StreamReader, target: asyncio.StreamWriter, client: asyncio.StreamWriter | None = None
+    ) -> None:
+        has_accepted = False
+        while chunk := await source.read(65_536):
+            has_accepted |= b"INSERT INTO messages" in chunk
+            if client is not None and self.breaks is not None and has_accepted and b"COMMIT" in chunk:
+                breaks, self.breaks = self.breaks, None
+                client.transport.abort()
+                if breaks is Break.BEFORE_COMMIT:
+                    break
+            target.write(chunk)
+            await target.drain()
+        target.close()
 
 
 @asynccontextmanager

@@ -98,6 +98,8 @@ async def test_accepted_response_warns_of_the_hold(api: Api, bench: Bench) -> No
     assert held["sentence"].startswith("All sending has been on hold since 08:00 UTC")
     batch = await api.client.post("/v1/email/batch", json={"messages": [a_request()]})
     assert batch.json()["sendingHeld"] == held
+    ready = await api.anonymous.get("/readyz")
+    assert (ready.status_code, ready.json()["sendingHeld"]) == (200, "database_restored")
     why = await api.client.get(f"/v1/email/{answer.json()['outboxId']}/explain")
     assert (why.json()["state"], why.json()["heldSince"]) == ("held", isoformat(since))
     await release_sending(bench.database, bench.clock, actor="ada", due=DueMessages.SEND)
