@@ -141,6 +141,15 @@ def test_text_in_any_charset_is_read(reader: str, charset: str) -> None:
     READERS[reader](f"{head}Content-Type: text/plain; charset={charset}\r\n\r\nHe+2AA-l".encode() + b"\xfflo\r\n")
 
 
+@pytest.mark.parametrize("repeated", ["; a=", "; a*=", "; a*0=b", "<", "(", '"', "=?utf-8?q?a?= ", "a/", "\\"])
+@pytest.mark.parametrize("reader", READERS)
+def test_long_headers_of_parts_are_read_in_linear_time(reader: str, repeated: str) -> None:
+    head = b"From: ann@example.com\r\nTo: bob@example.com\r\nContent-Type: multipart/mixed; boundary=edge\r\n\r\n"
+    value = (repeated * 200_000)[:200_000].encode()
+    for name in (b"Content-Type: text/plain; ", b"Content-Disposition: attachment; ", b"Content-ID: "):
+        READERS[reader](head + b"--edge\r\n" + name + value + b"\r\n\r\nHello\r\n--edge--\r\n")
+
+
 @UNHURRIED
 @given(value=values)
 @example(value="boundary*=idna''%ff")

@@ -31,14 +31,17 @@ def parse(content: bytes) -> ParsedMessage:
         raise UnreadableMime(f"the message cannot be parsed: {type(error).__name__}") from error
 
 
+# The parser of the standard library takes quadratic time, and only the headers of parts are parsed by it.
+_MAX_PARSED_VALUE = 4_000
 _EXTENDED_PARAMETER = re.compile(r";\s*[\w-]{1,60}\*(?:\d{1,3}\*?)?\s*=[^;]*")
 
 
 class _TolerantHeaders(HeaderRegistry):
-    """Header classes that drop parameters in an invalid charset, for which the standard library raises."""
+    """Header classes that drop parameters in an invalid charset, for which the standard library raises, and the end of
+    very long headers."""
 
     def __call__(self, name: str, value: Any) -> Any:
-        written = str(value)
+        written = str(value)[:_MAX_PARSED_VALUE]
         for each in (written, _EXTENDED_PARAMETER.sub("", written), written.partition(";")[0]):
             try:
                 return super().__call__(name, each)

@@ -30,6 +30,7 @@ VIEWS: Final = {
 }
 # Longer sources are cut on the page; the download is complete.
 MAX_SOURCE_BYTES: Final = 200_000
+_MAX_PART_HEADER: Final = 4_000
 _INLINE: Final = re.compile(r"cid:([^\"'\s)>]+)")
 
 
@@ -88,7 +89,7 @@ class ParsedEmail:
 def parse_email(source: bytes) -> ParsedEmail:
     """Parse any email. Unreadable parts become attachments; headers are shown as they are."""
     try:
-        message = message_from_bytes(source, policy=policy.compat32)
+        message = message_from_bytes(source, policy=_ShortParameters())
     except ValueError:  # a boundary in an invalid charset
         message = BytesHeaderParser().parsebytes(source)
     html = text = None
@@ -138,6 +139,14 @@ def download(content: bytes, name: str, kind: str = "application/octet-stream") 
         "Cache-Control": "no-store",
     }
     return Response(content, HTTPStatus.OK, headers=headers, media_type=kind)
+
+
+class _ShortParameters(policy.Compat32):
+    """Cut very long headers of parts, because the standard library reads their parameters in quadratic time."""
+
+    def header_source_parse(self, sourcelines: list[str]) -> tuple[str, str]:
+        name, value = super().header_source_parse(sourcelines)
+        return name, value[:_MAX_PART_HEADER] if name.lower().startswith("content-") else value
 
 
 def _leaves(message: Message) -> Iterator[Message]:
