@@ -256,11 +256,11 @@ LIMITS = {"rate_per_second": 10, "rate_per_hour": 12, "daily_limit": 30}
 
 
 @pytest.mark.timeout(900)  # every step waits for three workers, also on a busy machine
-@pytest.mark.parametrize(("owner", "names_of_workers"), [("installation", "ab"), ("tenant", "abc")])
+@pytest.mark.parametrize("owner", ["installation", "tenant"])
 async def test_three_limited_campaigns_leave_in_order_and_in_stable_states(
-    engine: DatabaseAddress, monkeypatch: pytest.MonkeyPatch, owner: str, names_of_workers: str
+    engine: DatabaseAddress, monkeypatch: pytest.MonkeyPatch, owner: str
 ) -> None:
-    """Limits per second, hour and day. One of several workers is killed, and its messages follow after its lease."""
+    """Limits per second, hour and day. One of three workers is killed, and its messages follow after its lease."""
     names = ("First", "Second", "Third")
     async with a_bench(engine.url, ManualClock(), **LIMITS if owner == "installation" else {}) as bench:
         desk = CampaignHarness(bench)
@@ -275,7 +275,7 @@ async def test_three_limited_campaigns_leave_in_order_and_in_stable_states(
             await store_value(tx, "best_sending_rate", f'{{"perSecond": 50, "at": {desk.clock.now()}}}')
         provider, polls = Timed(desk.clock, names), Polls(desk, names)
         workers, quiet, killed = SteppedWorkers(desk.bench, provider), 0, 0
-        async with workers.running(*names_of_workers):
+        async with workers.running("a", "b", "c"):
             while await desk.status_of_all() != {"SENT"}:
                 sent, reason = len(provider.messages), await polls.poll()
                 killed = killed or (await workers.kill_one(monkeypatch) if sent else 0)
