@@ -17,7 +17,7 @@ _DAMAGED: Final = re.compile(
 _DISK_FULL: Final = re.compile(
     r"database or disk is full|No space left on device|could not extend file|could not write init file"
 )
-_DENIED: Final = re.compile(r"permission denied for|must be owner of")
+_DENIED: Final = "42501"  # PostgreSQL's code. Its messages also contain values.
 _READ_ONLY: Final = re.compile(r"in a read-only transaction")
 _NOISE: Final = re.compile(r"<class '[^']*'>: |\s*\(Background on this error.*", re.DOTALL)
 _LITTLE_SPACE: Final = 1_000_000  # bytes
@@ -46,7 +46,7 @@ def explain_outage(message: str, url: URL, error: BaseException) -> NotDurable:
 
 def is_denied(error: BaseException) -> bool:
     """Return whether the database user lacks a right."""
-    return bool(_DENIED.search(str(error)))
+    return getattr(getattr(error, "orig", None) or error, "sqlstate", None) == _DENIED
 
 
 def access_denied(url: URL, error: BaseException) -> DatabaseNotReady:

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
+from sqlalchemy.exc import IntegrityError
 
 from mailwright.domain.errors import DatabaseBlocked, DatabaseDamaged, DatabaseNotReady, NotDurable
 from mailwright.storage import database as storage
@@ -80,6 +81,17 @@ async def test_user_without_rights_is_named(postgres_server: PostgresServer) -> 
     finally:
         await weak.close()
         await postgres_server.drop(url)
+
+
+async def say_twice(database: Database, words: str) -> None:
+    async with database.write() as tx:
+        await tx.execute(text("CREATE TEMPORARY TABLE said (words TEXT PRIMARY KEY)"))
+        await tx.execute(text("INSERT INTO said VALUES (:words), (:words)").bindparams(words=words))
+
+
+async def test_value_that_reads_like_a_reason_is_none(database: Database) -> None:
+    with pytest.raises(IntegrityError):
+        await say_twice(database, "550 permission denied for this sender")
 
 
 async def test_server_without_writes_is_named(postgres_server: PostgresServer) -> None:
