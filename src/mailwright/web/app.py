@@ -118,8 +118,11 @@ def create_app(engine: Engine) -> FastAPI:
 
 
 def _add_routes(app: FastAPI) -> None:
-    for router, refusals in zip(ROUTERS, _method_refusals(), strict=True):
-        app.router.routes.extend([*refusals, *router.routes])
+    # A path with a parameter of one router may match a fixed path of a later one.
+    for refusals in _method_refusals():
+        app.router.routes.extend(refusals)
+    for router in ROUTERS:
+        app.router.routes.extend(router.routes)
     app.router.middleware_stack = RouteIndex(app.router)
 
 
