@@ -33,7 +33,6 @@ ALLOWED: Final = {
     "actions/campaign_reports.py": "the command that sends a campaign again",
     "actions/keys.py": "keys for the SES API",
     "actions/providers.py": "an example of a name",
-    "cli/campaign.py": "the command that sends a campaign again",
     "cli/provider.py": "an example of a name",
     "cli/setup.py": "the option --region",
     "domain/campaign.py": "a campaign that is sent again",
