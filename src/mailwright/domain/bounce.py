@@ -55,6 +55,8 @@ _ADDRESS = re.compile(r"[<\"']?[^\s<>@:;,()\"'\[\]]{1,64}@[^\s<>@:;,()\"'\[\]]{1
 _LINK = re.compile(r"\bhttps?://[^\s>\"')\]]{1,500}")
 # A reason as a name of a program: err_no_such_user, SenderNotVerified.
 _IDENTIFIER = re.compile(r"\b[A-Za-z]{1,30}(?:_[A-Za-z]{1,30}){1,8}\b|\b[A-Z]?[a-z]{2,30}(?:[A-Z][a-z]{2,30}){1,8}\b")
+# Names of rules and figures, which say nothing about this recipient: UnknownUserRatio.
+_RULE = re.compile(r"rate|ratio|limit|polic|filter|rule|check|senders", re.IGNORECASE)
 _WORD_START = re.compile(r"_|(?<=[a-z])(?=[A-Z])")
 _HOST = re.compile(r"(?<!\S)[^\s\[]{1,255}\[[0-9a-f.:]{2,45}\]")
 
@@ -134,7 +136,7 @@ def _find_phrases(text: str) -> _Phrases:
 def _split_identifiers(text: str) -> str:
     """Add the words of each identifier, outside of addresses and links, as a sentence at the end."""
     identifiers = _IDENTIFIER.findall(_LINK.sub(" ", _ADDRESS.sub(" ", text)))
-    return ". ".join((text, *(_WORD_START.sub(" ", each) for each in identifiers)))
+    return ". ".join((text, *(_WORD_START.sub(" ", each) for each in identifiers if not _RULE.search(each))))
 
 
 @cache  # Compiled on first use, because this takes as long as importing a database driver and few commands need it.

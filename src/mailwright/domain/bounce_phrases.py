@@ -127,7 +127,7 @@ ABOUT_SENDER = (
     r"sender(?:'s)? (?:address )?(?:callout |callback )?(?:verif\w{1,8}|callout|callback)"
     r"|(?:verif\w{1,8}|callout)(?: verification)? (?:of|for) (?:the )?sender",
     r"(?:could not|couldn't|cannot|can't|unable to|failed to) verify (?:the |your )?(?:sender|from\b|return|envelope)",
-    r"(?:could not|couldn't|cannot|can't|unable to|failed to) verify your"
+    r"(?:could not|couldn't|cannot|can't|unable to|failed to) verify your\b(?! (?:message )?(?:recipient|addressee))"
     r"|author(?:'s)? (?:domain|address) (?:does|is|not)",
     r"(?:sender|from)(?: address)? (?:is )?not (?:listed )?in\b|mail from (?:the )?(?:outside|external)",
     r"your (?:e-?mail )?account (?:is|was|has been) (?:\w{1,12}ly )?(?:suspended|disabled|deactivated|inactive|locked)",

@@ -20,7 +20,7 @@ DECIDE_IN_DOUBT = statement(__package__, "decide_in_doubt")
 RESOLUTION_PERIOD: Instant = DAY
 
 BATCH = 500
-# Attempts whose worker was lost. They count when it is decided to send their messages again.
+# Attempts whose worker was lost. They count when it is decided to send their messages again, unless there was none.
 _UNCOUNTED = ("WORKER_LOST", COMMITS_LOST)
 
 
@@ -105,7 +105,7 @@ def decide(row: Any, now: Instant) -> InDoubtDecision:
                 {
                     "reason": "in_doubt_resend",
                     "willRetry": True,
-                    "nextAttemptNumber": row.attempts + 1 + (row.error_code in _UNCOUNTED),
+                    "nextAttemptNumber": row.attempts + 1 + _is_uncounted(row),
                     "backoffDelay": 0,
                 },
             ),
@@ -133,3 +133,7 @@ def lost_attempt_events(row: Any, now: Instant) -> tuple[Event, ...]:
             {**attempt, "errorCode": row.error_code, "errorMessage": row.error_reason},
         ),
     )
+
+
+def _is_uncounted(row: Any) -> bool:
+    return row.claim_token is not None and row.error_code in _UNCOUNTED

@@ -109,8 +109,8 @@ async def test_campaign_reaches_nobody_who_said_no(bench: Bench, imports: Import
     assert (done.added, done.refused, done.repeated) == (7, 0, 1)
     assert "Newsletter?: only contacts whose cell says yes are subscribed." in done.plan.warnings
     assert remarks["bob@example.com"] == "not subscribed, because the file says Newsletter?: no"
-    assert remarks["cyd@example.com"] == "not subscribed, because Newsletter? is empty"
-    assert remarks["dan@example.com"] == "not subscribed, because Newsletter?: maybe is neither yes nor no"
+    assert remarks["cyd@example.com"] == "not subscribed by this row, because Newsletter? is empty"
+    assert remarks["dan@example.com"] == "not subscribed by this row, because Newsletter?: maybe is neither yes nor no"
     assert remarks["ada@example.com"] == ""
     found = await subscribers(bench)
     assert sorted(found) == ["ada@example.com", "eve@example.com"]

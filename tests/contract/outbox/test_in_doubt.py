@@ -14,6 +14,7 @@ from mailwright.events.reports import Reports
 from mailwright.outbox.audit import audit
 from mailwright.outbox.message_records import dead_letters
 from mailwright.outbox.operations import Operations
+from mailwright.outbox.sending_hold import HoldReason, SendingHold, doubt_due, end_hold, record_hold
 from mailwright.storage.database import Database
 from tests.builders import (
     FAULT,
@@ -84,6 +85,22 @@ async def test_claimed_message_without_an_attempt_is_not_in_doubt(database: Data
     clock.advance(LOCK_TTL)
     assert await an_in_doubt_handler(database, clock).mark_lost_attempts() == 0
     assert len(await claims_of(database, clock).claim_suspects(1)) == 1
+
+
+async def test_message_without_an_attempt_has_no_number_after_a_doubt(database: Database, clock: ManualClock) -> None:
+    message = a_message()
+    await an_acceptor(database, clock).accept([message])
+    hold = SendingHold(HoldReason.FAILED_OVER, clock.now(), "")
+    async with database.write() as tx:
+        await record_hold(tx, hold)
+    assert await doubt_due(database, hold, clock.now()) == 1
+    async with database.write() as tx:
+        await end_hold(tx, hold.reason)
+    clock.advance(DAY)
+    assert await an_in_doubt_handler(database, clock).decide_due() == 1
+    record = await record_of(database, message.outbox_id)
+    assert (record.summary.status, record.summary.attempts) == (Status.RETRY_SCHEDULED, 0)
+    assert the_event(record, E.RETRY_SCHEDULED).metadata["nextAttemptNumber"] == 1
 
 
 @pytest.mark.promise("doubt-resend-once")

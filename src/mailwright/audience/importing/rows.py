@@ -179,8 +179,8 @@ class RowReader:
 
 _NOT_SUBSCRIBED: Final = {
     SubscriptionAnswer.NO: "not subscribed, because the file says {proof}",
-    SubscriptionAnswer.EMPTY: "not subscribed, because {title} is empty",
-    SubscriptionAnswer.UNREADABLE: "not subscribed, because {proof} is neither yes nor no",
+    SubscriptionAnswer.EMPTY: "not subscribed by this row, because {title} is empty",
+    SubscriptionAnswer.UNREADABLE: "not subscribed by this row, because {proof} is neither yes nor no",
 }
 
 # The parser of each optional field, and the description of a valid value.

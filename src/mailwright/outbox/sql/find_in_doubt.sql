@@ -1,4 +1,4 @@
-SELECT d.message_key, d.tenant_id, d.attempts, d.resends, d.in_doubt_since, d.error_code, m.expires_at,
+SELECT d.message_key, d.tenant_id, d.attempts, d.resends, d.in_doubt_since, d.error_code, d.claim_token, m.expires_at,
   -- Exclude messages that may have been sent before a restore, because an operator decides about these.
   CASE WHEN d.error_code IN ('DATABASE_RESTORED', 'REPORTED_UNSENT') THEN 'hold' ELSE m.on_doubt END AS on_doubt,
   -- A report may have arrived while the message was still being sent. Times are not compared: the process that received

@@ -15,10 +15,14 @@ SET status = CAST(:status AS text), claimable_at = :now, claims = 0, locked_by =
     next_attempt_at = CASE WHEN CAST(:status AS text) = 'RETRY_SCHEDULED' THEN CAST(:now AS bigint) END,
     resends = resends + CASE WHEN CAST(:status AS text) = 'RETRY_SCHEDULED' THEN 1 ELSE 0 END,
     attempts = attempts + CASE
-      WHEN CAST(:status AS text) = 'RETRY_SCHEDULED' AND error_code IN ('WORKER_LOST', 'COMMITS_LOST') THEN 1 ELSE 0
+      WHEN CAST(:status AS text) = 'RETRY_SCHEDULED' AND claim_token IS NOT NULL
+        AND error_code IN ('WORKER_LOST', 'COMMITS_LOST') THEN 1
+      ELSE 0
     END,
     excused_attempts = excused_attempts + CASE
-      WHEN CAST(:status AS text) = 'RETRY_SCHEDULED' AND error_code IN ('WORKER_LOST', 'COMMITS_LOST') THEN 1 ELSE 0
+      WHEN CAST(:status AS text) = 'RETRY_SCHEDULED' AND claim_token IS NOT NULL
+        AND error_code IN ('WORKER_LOST', 'COMMITS_LOST') THEN 1
+      ELSE 0
     END,
     claim_token = CASE WHEN CAST(:status AS text) = 'RETRY_SCHEDULED' THEN claim_token END,
     sent_at = CASE WHEN CAST(:status AS text) = 'SENT' THEN coalesce(attempted_at, CAST(:now AS bigint)) END

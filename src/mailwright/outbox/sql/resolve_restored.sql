@@ -25,7 +25,16 @@ WITH doubted AS MATERIALIZED (
 UPDATE deliveries
 SET status = CAST(:status AS text), claimable_at = :now, claims = 0, locked_by = NULL, locked_at = NULL,
     next_attempt_at = CASE WHEN CAST(:status AS text) = 'RETRY_SCHEDULED' THEN CAST(:now AS bigint) END,
-    resends = resends + CASE WHEN CAST(:status AS text) = 'RETRY_SCHEDULED' THEN 1 ELSE 0 END, claim_token = NULL
+    resends = resends + CASE WHEN CAST(:status AS text) = 'RETRY_SCHEDULED' THEN 1 ELSE 0 END,
+    attempts = attempts + CASE
+      WHEN CAST(:status AS text) = 'RETRY_SCHEDULED' AND claim_token IS NOT NULL AND error_code = 'COMMITS_LOST' THEN 1
+      ELSE 0
+    END,
+    excused_attempts = excused_attempts + CASE
+      WHEN CAST(:status AS text) = 'RETRY_SCHEDULED' AND claim_token IS NOT NULL AND error_code = 'COMMITS_LOST' THEN 1
+      ELSE 0
+    END,
+    claim_token = NULL
 FROM doubted
 WHERE deliveries.message_key = doubted.message_key
 RETURNING deliveries.message_key, tenant_id
