@@ -25,6 +25,7 @@ from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.retention import MIN_DAYS, RetentionCount, RetentionKind, RetentionRule
 from mailwright.domain.states import EventType, Status
 from mailwright.domain.tracking import TrackingMode
+from mailwright.events.outbound.endpoints import WebhookEndpointInput, WebhookEndpoints
 from mailwright.events.reports import RECIPIENTS_KEPT_FOR, ReportCounts, SoftBounces, forget
 from mailwright.outbox.audit import audit
 from mailwright.outbox.retention_export import append_member
@@ -345,6 +346,16 @@ async def test_deleting_events_keeps_totals_and_empties_reasons(bench: Bench) ->
     figures = await load_figures(bench.database, campaign, bench.clock.now(), TrackingMode.OFF)
     assert not any(domain.complained for domain in figures.breakdown.domains)
     assert figures.reasons.bounces == figures.reasons.complaints == ()
+
+
+async def test_events_stay_until_webhooks_have_read_them(bench: Bench) -> None:
+    endpoints = WebhookEndpoints(bench.database, bench.clock)
+    hook, _ = await endpoints.create(DEFAULT_TENANT, WebhookEndpointInput("https://example.com/hook"), actor="ada")
+    await a_history(bench)
+    await rule(bench, RetentionKind.EVENTS)
+    assert await sweep(bench) == 0
+    await endpoints.remove(hook.webhook_id, tenant_id=DEFAULT_TENANT, actor="ada")
+    assert await sweep(bench) > 0
 
 
 async def test_running_campaign_keeps_its_messages(bench: Bench) -> None:
