@@ -153,7 +153,7 @@ def perform(
 ) -> Any:
     """Run the action on this installation, or with `--server` on another one. `values` has the names of the API.
 
-    If the result is a file, it is written to `target`, or to stdout.
+    A file is written to `target`, or without `target` to stdout.
     """
     if remote.server() is not None:
         call = partial(_call, action, path=path, tenant=tenant, upload=upload, target=target)
