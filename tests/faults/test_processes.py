@@ -9,13 +9,13 @@ import orjson
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from mailwright.app.listening import listen
 from mailwright.domain.states import Status
 from tests.faults import supervised
 from tests.faults.books import standing
 from tests.faults.processes import until
 from tests.faults.stage import Stage
 from tests.faults.supervised import PATIENCE_SECONDS
+from tests.ports import free_port
 
 
 @pytest.mark.promise("never-lost")
@@ -73,7 +73,7 @@ async def test_too_few_connections_for_the_processes_are_refused(file_stage: Sta
 
 @pytest.mark.promise("processes-supervised")
 async def test_metrics_add_up_over_processes_and_their_restarts(file_stage: Stage) -> None:
-    stage, port = file_stage, _free_port()
+    stage, port = file_stage, free_port()
     await stage.open_sink()
     supervisor = supervised.start(stage, processes=2, MAILWRIGHT_METRICS_PORT=port, MAILWRIGHT_CONCURRENCY=2)
     await supervisor.says('"process": 2', PATIENCE_SECONDS)
@@ -162,8 +162,3 @@ def _sent(port: int) -> float:
         families = {family.name: family for family in text_string_to_metric_families(response.read().decode())}
     samples = families["pipeline_final_state"].samples if "pipeline_final_state" in families else []
     return sum(sample.value for sample in samples if sample.labels["state"] == "SENT")
-
-
-def _free_port() -> int:
-    with listen("127.0.0.1", 0) as probe:
-        return int(probe.getsockname()[1])

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ import pytest
 from tools import docs
 
 from mailwright.ops.settings import Settings
+from tests.ports import free_port
 from tests.warm import warm_program
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -215,8 +215,7 @@ def test_the_documented_commands_do_what_the_pages_show(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Run every console block of the pages, in one folder and one shell."""
-    with socket.create_server(("127.0.0.1", 0)) as free, socket.create_server(("127.0.0.1", 0)) as free_for_smtp:
-        port, smtp_port = (str(one.getsockname()[1]) for one in (free, free_for_smtp))
+    port, smtp_port = str(free_port()), str(free_port())
     steps = [step for page in WALK for step in _steps(page)]
     assert len(steps) > 20
     assert {page for page in PAGES if _blocks(page.read_text(encoding="utf-8"), "console")} == set(WALK)

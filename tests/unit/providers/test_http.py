@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from mailwright.providers.http import MAX_RESPONSE_BYTES, PIECE_BYTES, Disconnect, HttpClient, HttpPhase, HttpResponse
+from tests.ports import free_port
 from tests.standins.http import GARBAGE, Answer, HttpStandIn, Step, a_large_answer
 from tests.standins.smtp_sink import a_certificate
 
@@ -83,8 +84,7 @@ async def test_concurrent_requests_use_the_allowed_connections() -> None:
 
 
 async def test_refused_connection_fails_before_sending() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     async with http() as client:
         failure = cut(await post(client, f"http://127.0.0.1:{port}"))
     assert (failure.phase, failure.is_timeout, failure.is_in_doubt) == (HttpPhase.BEFORE, False, False)

@@ -1,7 +1,6 @@
 """Interrupted SendGrid requests: retried before the last byte, in doubt after it."""
 
 import asyncio
-import socket
 from collections.abc import Callable
 
 import pytest
@@ -10,6 +9,7 @@ from mailwright.content.mime import EmailAttachment
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import ErrorCategory, ResultKind
+from tests.ports import free_port
 from tests.standins.http import Step
 from tests.standins.sendgrid import SendGridStandIn
 from tests.unit.providers.sendgrid_builders import a_mail, sendgrid_to
@@ -23,8 +23,7 @@ def a_large_mail() -> OutgoingMessage:
 
 
 async def test_refused_connection_is_retried() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    url = f"http://127.0.0.1:{free_port()}"
     async with sendgrid_to(url) as sendgrid:
         result = await sendgrid.send(a_mail())
         assert (result.kind, result.code) == (ResultKind.RETRYABLE, "NETWORK_ERROR")

@@ -2,13 +2,13 @@
 
 import asyncio
 import logging
-import socket
 
 import pytest
 
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.results import ErrorCategory, ResultKind
 from mailwright.providers.aws import AwsKeys
+from tests.ports import free_port
 from tests.standins.http import GARBAGE, Step
 from tests.standins.ses import ACCESS_KEY, SECRET_KEY, SesStandIn
 from tests.unit.providers.ses_builders import CONTENT, a_mail, keys_found, ses_to
@@ -17,8 +17,7 @@ LARGE = CONTENT + b"x" * (18 * 1024 * 1024)  # More than the socket buffers hold
 
 
 async def test_refused_connection_is_retried() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     async with ses_to(f"http://127.0.0.1:{port}") as ses:
         result = await ses.send(a_mail())
     assert (result.kind, result.code, result.category) == (

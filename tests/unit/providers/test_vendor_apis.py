@@ -1,6 +1,5 @@
 """Providers with an HTTP API, and Brevo: each message leaves complete, and each response has its meaning."""
 
-import socket
 from base64 import b64decode
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -23,6 +22,7 @@ from mailwright.providers.postmark.provider import Postmark, PostmarkSettings
 from mailwright.providers.resend.provider import Resend, ResendSettings
 from mailwright.providers.smtp.url import parse_smtp_url
 from mailwright.providers.sparkpost.provider import SparkPost, SparkPostSettings
+from tests.ports import free_port
 from tests.standins.http import Answer, Step, json_answer
 from tests.standins.mailjet import SECRET_KEY, MailjetStandIn, error_of, failed
 from tests.standins.smtp_sink import SmtpSink
@@ -388,8 +388,7 @@ async def test_from_chosen_by_a_request_fails_only_that_message(
 @EVERY
 @pytest.mark.promise("provider-phase")
 async def test_doubt_begins_with_the_last_byte(stand_in: type[VendorStandIn]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    url = f"http://127.0.0.1:{free_port()}"
     async with a_provider(url, stand_in) as provider:
         result = await provider.send(a_mail())
         assert (result.kind, result.code, result.definitely_not_sent) == (RETRIED, "NETWORK_ERROR", True)
