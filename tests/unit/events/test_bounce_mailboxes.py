@@ -340,6 +340,12 @@ async def test_server_cannot_make_the_reader_use_much_memory(
             await handle_all(mailbox)
 
 
+async def test_too_long_response_is_named_as_the_cause() -> None:
+    async with a_server_that_responds("FETCH", b"* 1 FETCH (UID 1 BODY[]<0> {4000000000}\r\n") as mailbox:
+        with pytest.raises(MailboxUnavailable, match=r"fetch an email .* the server's response is too long"):
+            await handle_all(mailbox)
+
+
 PIECES = (
     b"TAG ",
     b"* ",

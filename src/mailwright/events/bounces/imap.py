@@ -22,6 +22,7 @@ TIMEOUT_SECONDS = 30.0
 MAX_EMAILS = 1_000
 # The longest response to a command: an email, and the lines around it.
 MAX_RESPONSE_BYTES = MAX_READ_BYTES + 2 * 1024 * 1024
+_TOO_LONG = "the server's response is too long"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class _LimitedImap(imaplib.IMAP4):
     def _count(self, size: int) -> None:
         self._bytes_left -= size
         if self._bytes_left < 0:
-            raise self.abort("the response is too long")
+            raise self.abort(_TOO_LONG)
 
 
 class _LimitedEncryptedImap(_LimitedImap, imaplib.IMAP4_SSL):
@@ -241,11 +242,12 @@ class _ImapSession:
         try:
             yield
         except (imaplib.IMAP4.error, OSError, ValueError) as error:
-            reason = (
-                error.strerror
-                if isinstance(error, OSError)
-                else "the server rejected the command or closed the connection"
-            )
+            if isinstance(error, OSError):
+                reason = error.strerror
+            elif _TOO_LONG in str(error):  # `imaplib` raises it again, with the name of the command.
+                reason = _TOO_LONG
+            else:
+                reason = "the server rejected the command or closed the connection"
             raise MailboxUnavailable(f"could not {what} at {where}: {reason or type(error).__name__}") from None
 
 
