@@ -427,6 +427,13 @@ async def test_upgrade_checks_without_an_option(here: Commands) -> None:
     assert "No migration is pending." in plain.out
 
 
+async def test_upgrade_of_an_empty_database_is_one_sentence(nowhere: Commands) -> None:
+    (nowhere.folder / "mailwright.db").touch()
+    found = await nowhere.run("upgrade", COLUMNS="200")
+    sentence = "The database is empty: `mailwright db upgrade` creates the tables of this version.\n"
+    assert (found.code, found.out) == (1, sentence)
+
+
 async def test_all_configuration_errors_are_reported_at_once(nowhere: Commands) -> None:
     wrong = {
         "MAILWRIGHT_PORT": "high",

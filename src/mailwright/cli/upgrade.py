@@ -11,7 +11,10 @@ from mailwright.cli.exit_codes import NEGATIVE, NEWER_DATABASE
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, command
 from mailwright.cli.output import clock_time, out, print_json
+from mailwright.domain.clock import SECOND
+from mailwright.ops.released_settings import ChangedDefault
 from mailwright.schemas.upgrades import upgrade_response
+from mailwright.texts.times import duration
 
 app = command()
 
@@ -25,13 +28,14 @@ def upgrade(
 ) -> None:
     """Show what this version of Mailwright would change before you run it. Changes nothing.
 
-    Lists pending migrations with the tables that they lock, settings that have no effect in this version, and the last
-    backup. To upgrade the database, run `mailwright db upgrade`. Exit code 0 if nothing changes, 1 if something does, 4
-    if a newer version upgraded the database.
+    Lists pending migrations with the tables that they lock and an estimate of how long they take, settings that have no
+    effect in this version, changed defaults of settings that you do not set, and the last backup. To upgrade the
+    database, run `mailwright db upgrade`. Exit code 0 if nothing changes, 1 if something does, 4 if a newer version
+    upgraded the database.
     """
 
     async def work(at: Installation) -> UpgradeCheck:
-        return await check_upgrade(at.database, at.clock, os.environ)
+        return await check_upgrade(at.settings, at.database, at.clock, os.environ)
 
     found = run(work, any_schema=True)
     if as_json:
@@ -45,6 +49,18 @@ def upgrade(
 
 
 def _print(found: UpgradeCheck) -> None:
+    if found.is_empty:
+        out.print("The database is empty: `mailwright db upgrade` creates the tables of this version.")
+    else:
+        _print_migrations(found)
+        _print_backup(found)
+    for unknown in found.settings:
+        out.print(f"! {unknown.name} {unknown.problem}", markup=False)
+    for default in found.changed_defaults:
+        out.print(f"! {_default_text(default)}", markup=False)
+
+
+def _print_migrations(found: UpgradeCheck) -> None:
     schema = found.schema
     out.print(
         f"Mailwright {__version__} needs schema {schema.newest}; the database has {schema.found.revision or 'none'}."
@@ -54,15 +70,20 @@ def _print(found: UpgradeCheck) -> None:
     elif not schema.pending:
         out.print("✓ No migration is pending.")
     for migration in schema.pending:
+        goes_on = found.is_sent_beside(migration)
+        time = "less than a second" if migration.seconds < 1 else f"about {duration(round(migration.seconds) * SECOND)}"
+        sending = "sending goes on" if goes_on else "sending stops meanwhile"
         out.print(
-            f"{'✓' if migration.is_safe else '!'} Migration {migration.revision}: {migration.title}", markup=False
+            f"{'✓' if goes_on else '!'} Migration {migration.revision}: {migration.title} Takes {time}; {sending}.",
+            markup=False,
         )
         for change in migration.changes:
             out.print(f"  {'✓' if change.is_safe else '!'} {change.table}: {change.effect}", markup=False)
     if schema.pending:
         _print_advice(found)
-    for unknown in found.settings:
-        out.print(f"! {unknown.name} {unknown.problem}", markup=False)
+
+
+def _print_backup(found: UpgradeCheck) -> None:
     if found.backup is None:
         out.print("! There is no backup. Make one first: `mailwright backup FILE`.")
     elif not found.has_fresh_backup:
@@ -78,3 +99,9 @@ def _print_advice(found: UpgradeCheck) -> None:
         out.print("! Stop all processes of Mailwright before `mailwright db upgrade`: on SQLite it blocks all writes.")
     else:
         out.print("! Stop all processes of Mailwright before `mailwright db upgrade`.")
+
+
+def _default_text(changed: ChangedDefault) -> str:
+    before, after = changed.before or "empty", changed.after or "empty"
+    advice = "" if changed.before is None else f" To keep {before}, set {changed.name}={changed.before}."
+    return f"{changed.name} is not set, and its default changes from {before} to {after}.{advice}"

@@ -8,6 +8,7 @@ from typing import Final
 from mailwright.ops.amazonsender import ALIASES, WITHOUT_EFFECT
 from mailwright.ops.child_process import CHILD_VARIABLE
 from mailwright.ops.provider_kinds import KINDS
+from mailwright.ops.released_settings import find_last_release_with
 from mailwright.ops.secret_files import file_variables
 from mailwright.ops.settings import CONFIG_VARIABLE, ENV_FILE_VARIABLE, Settings
 
@@ -64,7 +65,10 @@ def find_unknown_settings(environment: Mapping[str, str]) -> Iterator[UnknownSet
         if name.startswith(_FOREIGN_PREFIXES):
             continue
         nearest = _nearest(name, known, _SIMILAR if is_ours else _NEARLY_EQUAL)
-        if nearest is not None:
+        if release := find_last_release_with(name):
+            advice = "remove it" if nearest is None else f"did you mean {nearest}?"
+            yield UnknownSetting(name, f"was a setting until {release} and has no effect any more; {advice}")
+        elif nearest is not None:
             yield UnknownSetting(name, f"is not a setting; did you mean {nearest}?")
         elif is_ours:
             yield UnknownSetting(name, "is not a setting; remove it or check the spelling")

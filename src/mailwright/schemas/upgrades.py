@@ -1,7 +1,10 @@
 """Models of what an update would change."""
 
+from math import ceil
+
 from mailwright.checks.upgrade import UpgradeCheck
 from mailwright.schemas.base import ResponseModel, Time
+from mailwright.storage.pending_migrations import PendingMigration
 
 
 class SchemaChangeResponse(ResponseModel):
@@ -14,6 +17,7 @@ class MigrationResponse(ResponseModel):
     revision: str
     title: str
     is_safe: bool
+    estimated_seconds: int
     changes: list[SchemaChangeResponse]
 
 
@@ -22,8 +26,17 @@ class UnknownSettingResponse(ResponseModel):
     problem: str
 
 
+class ChangedDefaultResponse(ResponseModel):
+    name: str
+    before: str | None
+    after: str | None
+
+
 class UpgradeResponse(ResponseModel):
-    """What an upgrade to this version would change. `settings`: those without effect."""
+    """What an upgrade to this version would change.
+
+    `settings`: those without effect. `changed_defaults`: since `compared_release`, of settings that are not set.
+    """
 
     version: str
     database: str
@@ -34,6 +47,8 @@ class UpgradeResponse(ResponseModel):
     is_safe_during_traffic: bool
     pending: list[MigrationResponse]
     settings: list[UnknownSettingResponse]
+    compared_release: str | None
+    changed_defaults: list[ChangedDefaultResponse]
     last_backup: Time | None
     has_fresh_backup: bool
     needs_attention: bool
@@ -48,9 +63,21 @@ def upgrade_response(found: UpgradeCheck, version: str) -> UpgradeResponse:
         is_newer=found.schema.is_newer,
         problem=found.problem,
         is_safe_during_traffic=found.is_safe_during_traffic,
-        pending=[MigrationResponse.model_validate(each) for each in found.schema.pending],
+        pending=[_migration(each) for each in found.schema.pending],
         settings=[UnknownSettingResponse.model_validate(each) for each in found.settings],
+        compared_release=found.compared_release,
+        changed_defaults=[ChangedDefaultResponse.model_validate(each) for each in found.changed_defaults],
         last_backup=None if found.backup is None else found.backup.at,
         has_fresh_backup=found.has_fresh_backup,
         needs_attention=found.needs_attention,
+    )
+
+
+def _migration(pending: PendingMigration) -> MigrationResponse:
+    return MigrationResponse(
+        revision=pending.revision,
+        title=pending.title,
+        is_safe=pending.is_safe,
+        estimated_seconds=ceil(pending.seconds),
+        changes=[SchemaChangeResponse.model_validate(each) for each in pending.changes],
     )

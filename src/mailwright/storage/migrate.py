@@ -10,7 +10,7 @@ from functools import partial
 from itertools import takewhile
 from typing import Final, NamedTuple
 
-from sqlalchemy import Connection, inspect, select, text
+from sqlalchemy import Connection, inspect, select, text, update
 
 from mailwright import __version__
 from mailwright.storage.database import Database
@@ -54,6 +54,8 @@ async def upgrade(database: Database) -> None:
         await database.run_sync_ddl(_adopt)
     if not found.is_usable:
         await database.run_sync_ddl(lambda connection: _migrate(connection, newest_revision()))
+    elif found.version != __version__:
+        await database.run_sync_ddl(_record_version)
     if database.dialect == "postgresql":
         await database.run_sync_ddl(_revoke)
 
@@ -151,6 +153,13 @@ def _record(connection: Connection, revision: Revision, step: int) -> None:
     values = {"revision": revision.name, "version": __version__, "oldest_compatible": revision.oldest_compatible}
     finished_at = now if step == len(revision.steps) else None
     connection.execute(_RECORD, {**values, "now": now, "finished_at": finished_at, "step": step})
+
+
+def _record_version(connection: Connection) -> None:
+    """Record an upgrade to a version with the same schema, so that the next one knows which defaults it had."""
+    with connection.begin():
+        newest = schema_revisions.c.revision == newest_revision()
+        connection.execute(update(schema_revisions).where(newest).values(mailwright_version=__version__))
 
 
 def _revoke(connection: Connection) -> None:

@@ -1,7 +1,7 @@
 """Find out which schema a database has, by what it records and by its real tables. All commands use this test."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -34,6 +34,7 @@ class SchemaStatus(StrEnum):
 
 class RecordedRevision(NamedTuple):
     revision: str
+    mailwright_version: str
     oldest_compatible: str
     finished_at: int | None
     step: int
@@ -42,11 +43,15 @@ class RecordedRevision(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class InstalledSchema:
-    """The schema of a database. `revision`: the newest that was begun. `differences`: what its tables lack."""
+    """The schema of a database. `revision`: the newest that was begun. `differences`: what its tables lack.
+
+    `version`: the version of Mailwright that upgraded the database last.
+    """
 
     status: SchemaStatus
     revision: str | None = None
     differences: tuple[str, ...] = ()
+    version: str | None = None
 
     @property
     def is_usable(self) -> bool:
@@ -81,7 +86,9 @@ async def load_schema(database: Database, *, within: float | None = None) -> Ins
         is_recorded = Fact("table", schema_revisions.name) in facts
         columns = (schema_revisions.c[name] for name in RecordedRevision._fields)
         rows = await tx.execute(select(*columns).order_by(schema_revisions.c.revision)) if is_recorded else ()
-    return _classify(database, facts, [RecordedRevision._make(row) for row in rows])
+    recorded = [RecordedRevision._make(row) for row in rows]
+    finished = [row.mailwright_version for row in recorded if row.finished_at is not None]
+    return replace(_classify(database, facts, recorded), version=finished[-1] if finished else None)
 
 
 async def require_known(database: Database) -> InstalledSchema:

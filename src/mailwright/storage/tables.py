@@ -63,7 +63,7 @@ schema_revisions = Table(
     "schema_revisions",
     metadata,
     Column("revision", Text, primary_key=True),
-    Column("mailwright_version", Text, nullable=False),  # that applied it
+    Column("mailwright_version", Text, nullable=False),  # that applied it; of the newest, that upgraded last
     Column("oldest_compatible", Text, nullable=False),  # The oldest revision whose processes can run beside it.
     Column("started_at", Timestamp, nullable=False),
     Column("finished_at", Timestamp),  # None while it is unfinished:

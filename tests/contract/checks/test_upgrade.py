@@ -1,14 +1,20 @@
 """`upgrade --check` describes an update before it happens, and changes nothing."""
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import text
 
+from mailwright import __version__
 from mailwright.app.backups import back_up
 from mailwright.checks.upgrade import UpgradeCheck, check_upgrade
-from mailwright.domain.clock import DAY, ManualClock
+from mailwright.domain.clock import DAY, Clock, ManualClock
+from mailwright.ops import released_settings
+from mailwright.ops.released_settings import ChangedDefault
+from mailwright.storage import pending_migrations
 from mailwright.storage.database import Database
 from mailwright.storage.migrate import create_schema, current_revision, upgrade
 from mailwright.storage.pending_migrations import describe_statement
@@ -26,6 +32,9 @@ INSERT INTO messages (id, outbox_id, tenant_id, source, request_id, to_email, su
 WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300)
 SELECT i, 'm' || i, 1, 'api', '', '', '', '{}', '', '', FALSE, i FROM n
 """
+STORED = """
+INSERT INTO stored_settings (name, value, updated_at, updated_by) VALUES ('{name}', '{value}', 1, 'ada')
+"""
 INDEX = 'sql("CREATE INDEX ix_messages_subject ON messages (subject)"), sql("UPDATE messages SET subject = \'\'")'
 
 
@@ -41,8 +50,28 @@ async def empty(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator
     await database.close()
 
 
-async def checked(database: Database, **environment: str) -> UpgradeCheck:
-    return await check_upgrade(database, ManualClock(), environment)
+@pytest.fixture(autouse=True)
+def released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The settings of the releases: those of this version, until a test changes one."""
+    folder = tmp_path / "releases"
+    folder.mkdir()
+    monkeypatch.setattr(released_settings, "FOLDER", folder)
+    release(folder)
+    return folder
+
+
+def release(folder: Path, version: str = __version__, **changed: Any) -> None:
+    defaults = released_settings.current_defaults() | changed
+    (folder / f"{version}.json").write_text(json.dumps(defaults))
+
+
+async def checked(database: Database, clock: Clock | None = None, **environment: str) -> UpgradeCheck:
+    settings = settings_for(database.url.render_as_string(hide_password=False))
+    return await check_upgrade(settings, database, clock or ManualClock(), environment)
+
+
+def names_of(found: UpgradeCheck) -> list[str]:
+    return [each.name for each in found.changed_defaults]
 
 
 async def test_current_database_needs_nothing(empty: Database) -> None:
@@ -98,6 +127,7 @@ async def test_new_index_of_a_release_is_described_with_its_rows(empty: Database
 async def test_empty_database_gets_all_migrations(empty: Database) -> None:
     found = await checked(empty)
     assert (found.schema.found.revision, len(found.schema.pending)) == (None, len(list_names()))
+    assert (found.is_empty, found.compared_release, found.changed_defaults) == (True, None, ())
     assert found.schema.pending[0].is_safe
     assert await current_revision(empty) is None
 
@@ -124,9 +154,84 @@ async def test_old_backup_is_not_fresh(empty: Database, tmp_path: Path) -> None:
     clock = ManualClock()
     settings = settings_for(empty.url.render_as_string(hide_password=False))
     await back_up(settings, empty, clock, tmp_path / "a.mwbackup")
-    assert (await check_upgrade(empty, clock, {})).has_fresh_backup
+    assert (await checked(empty, clock)).has_fresh_backup
     clock.advance(2 * DAY)
-    assert not (await check_upgrade(empty, clock, {})).has_fresh_backup
+    assert not (await checked(empty, clock)).has_fresh_backup
+
+
+async def test_changed_default_of_an_unset_setting_is_named(empty: Database, released: Path) -> None:
+    await upgrade(empty)
+    release(released, MAILWRIGHT_CONCURRENCY=7, MAILWRIGHT_DAILY_LIMIT=500, MAILWRIGHT_DATABASE_URL="sqlite:///a.db")
+    found = await checked(empty)  # Its settings state the database.
+    assert found.changed_defaults == (
+        ChangedDefault("MAILWRIGHT_CONCURRENCY", "7", "64"),
+        ChangedDefault("MAILWRIGHT_DAILY_LIMIT", "500", None),
+    )
+    assert (found.compared_release, found.needs_attention) == (__version__, True)
+
+
+async def test_changed_default_of_a_stored_setting_does_not_matter(empty: Database, released: Path) -> None:
+    await upgrade(empty)
+    release(released, MAILWRIGHT_DAILY_LIMIT=500)
+    async with empty.write() as tx:
+        await tx.execute(text(STORED.format(name="daily_limit", value="100")))
+    assert names_of(await checked(empty)) == []
+
+
+async def test_changed_default_of_an_unused_provider_does_not_matter(empty: Database, released: Path) -> None:
+    await upgrade(empty)
+    release(released, POSTMARK_MESSAGE_STREAM="broadcast")
+    assert names_of(await checked(empty)) == []
+    async with empty.write() as tx:
+        await tx.execute(text(STORED.format(name="provider", value="postmark")))
+    assert names_of(await checked(empty)) == ["POSTMARK_MESSAGE_STREAM"]
+
+
+async def test_defaults_are_compared_with_the_last_version_that_upgraded(empty: Database, released: Path) -> None:
+    await upgrade(empty)
+    async with empty.write() as tx:
+        await tx.execute(text("UPDATE schema_revisions SET mailwright_version = '0.1.7'"))
+    release(released, "0.1.0", MAILWRIGHT_CONCURRENCY=7)
+    found = await checked(empty)
+    assert (found.compared_release, names_of(found)) == ("0.1.0", ["MAILWRIGHT_CONCURRENCY"])
+    await upgrade(empty)
+    found = await checked(empty)
+    assert (found.compared_release, names_of(found)) == (__version__, [])
+
+
+async def test_removed_setting_is_named_with_its_last_release(empty: Database, released: Path) -> None:
+    await upgrade(empty)
+    release(released, MAILWRIGHT_PARCEL_DEPTH=3)
+    async with empty.write() as tx:
+        await tx.execute(text(STORED.format(name="parcel_depth", value="3")))
+    given, stored = (await checked(empty, MAILWRIGHT_PARCEL_DEPTH="4")).settings
+    assert given.problem.startswith(f"was a setting until {__version__} and has no effect any more")
+    assert (stored.name, "no effect" in stored.problem) == ("parcel_depth", True)
+
+
+async def test_long_migration_is_estimated_by_its_rows(
+    empty: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await upgrade(empty)
+    add_revisions(tmp_path, monkeypatch, MOTTO, INDEX)
+    async with empty.write() as tx:
+        await tx.execute(text(MESSAGES))
+        await tx.execute(text("ANALYZE messages"))
+    rates = pending_migrations.ROWS_PER_SECOND[empty.dialect]
+    monkeypatch.setitem(pending_migrations.ROWS_PER_SECOND, empty.dialect, dict.fromkeys(rates, 100))
+    found = await checked(empty)
+    assert [each.seconds for each in found.schema.pending] == [0, 2 * 300 / 100]
+    assert [found.is_sent_beside(each) for each in found.schema.pending] == [empty.dialect == "postgresql", False]
+
+
+async def test_table_that_was_never_analyzed_is_estimated_by_its_size(
+    empty: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await upgrade(empty)
+    add_revisions(tmp_path, monkeypatch, INDEX)
+    async with empty.write() as tx:
+        await tx.execute(text(MESSAGES))
+    assert (await checked(empty)).schema.pending[0].seconds > 0
 
 
 @pytest.mark.parametrize(

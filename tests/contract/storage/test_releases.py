@@ -9,6 +9,7 @@ from mailwright import __version__
 from mailwright.app.backups import audit_of, load, opened
 from mailwright.app.sending import release_sending
 from mailwright.domain.clock import HOUR, ManualClock
+from mailwright.ops.released_settings import find_release
 from mailwright.outbox.audit import audit
 from mailwright.outbox.audit_log import CONSOLE
 from mailwright.outbox.sending_hold import DueMessages, find_hold
@@ -26,6 +27,10 @@ RELEASES = sorted(FOLDER.glob("*.mwbackup"))
 
 def test_this_version_has_its_database() -> None:
     assert FOLDER / f"{__version__}.mwbackup" in RELEASES
+
+
+def test_settings_of_each_release_are_kept() -> None:
+    assert {find_release(each.stem) for each in RELEASES} == {each.stem for each in RELEASES}
 
 
 @pytest.mark.parametrize("file", RELEASES, ids=lambda file: file.stem)
