@@ -89,6 +89,9 @@ def main() -> None:
         if words[:1] == ["-m"]:
             sys.argv = words[1:]
             runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+        elif words[:1] == ["-c"]:
+            sys.argv = ["-c", *words[2:]]
+            exec(words[1], {"__name__": "__main__"})
         else:
             sys.argv = ["mailwright", *words]
             import_module("mailwright.cli").main()

@@ -3,7 +3,6 @@
 import asyncio
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ from tests.builders import Bench, a_bench, a_message
 from tests.faults.figures import Figures
 from tests.faults.stage import Stage
 from tests.standins.provider import ScriptedProvider
+from tests.warm import warm_command
 
 BACKUP_POINTS: Final = (
     "table 0",
@@ -159,7 +159,7 @@ async def content(url: str) -> dict[str, Any]:
 
 async def killed(command: str, url: str, file: Path, point: str) -> bool:
     """Run a backup or restore until it kills itself. Return False if it never reached the point."""
-    arguments = (sys.executable, "-c", _KILLED, command, url, str(file), point)
+    arguments = (*warm_command(), "-c", _KILLED, command, url, str(file), point)
     process = await asyncio.create_subprocess_exec(*arguments, stderr=subprocess.DEVNULL)
     return await process.wait() == -signal.SIGKILL
 

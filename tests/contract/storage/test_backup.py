@@ -9,7 +9,6 @@ import shutil
 import signal
 import sqlite3
 import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -61,6 +60,7 @@ from tests.conftest import DatabaseAddress
 from tests.engines import PostgresServer
 from tests.faults.backups import RESTORE_POINTS, RESTORED, content, fill, killed
 from tests.standins.provider import ScriptedProvider
+from tests.warm import warm_command
 
 pytestmark = pytest.mark.promise("backup-restores")
 
@@ -150,7 +150,7 @@ async def test_backup_ended_by_sigterm_leaves_nothing(
     await filled(engine.url, clock)
     folder = tmp_path / "backups"
     folder.mkdir()
-    command = [sys.executable, "-c", TERMINATED, point, "backup", str(folder / "a.mwbackup")]
+    command = [*warm_command(), "-c", TERMINATED, point, "backup", str(folder / "a.mwbackup")]
     environment = {**os.environ, "MAILWRIGHT_DATABASE_URL": engine.url}
     ended = await asyncio.to_thread(
         subprocess.run, command, env=environment, cwd=tmp_path, capture_output=True, check=False, timeout=60
