@@ -27,6 +27,7 @@ MODULES: Final = {
     "key": "keys",
     "list": "lists",
     "message": "messages",
+    "notify": "notifications",
     "provider": "providers",
     "report-source": "report_sources",
     "retention": "retention",

@@ -64,6 +64,15 @@ class Option(NamedTuple):
         return None if text in ("none", ["none"]) and self.metavar.endswith("|none") else text
 
 
+class LocalSetting(NamedTuple):
+    """An option of commands that replaces a setting of this installation for one run."""
+
+    setting: str
+    metavar: str
+    help: str
+    default: str = ""  # what the help shows as the default
+
+
 class FromFile:
     """Annotation: the command reads this field from a file. A field that holds an object is read as JSON."""
 
@@ -200,7 +209,7 @@ class DeclaredAction:
     is_negative: Callable[[Any], bool]  # whether the command ends with the exit code 1, although it worked
     agent: AgentTool | None
     command_defaults: Mapping[str, Any]  # the defaults of a command that differ from those of the API
-    parameters: tuple[str, ...]  # arguments of `run` that stand in the path
+    parameters: Mapping[str, Any]  # arguments of `run` that stand in the path, and their types
     conflicts: bool  # whether the state of an object can prevent the action
     input: type[BaseModel] | None
     query: type[RequestModel] | None  # the query parameters of a request that can also have a body
@@ -238,15 +247,15 @@ class DeclaredAction:
         return self.scope.is_platform
 
     @property
-    def finds_by_id(self) -> bool:
-        """Whether an id in the path decides the tenant, so that a command needs no --tenant."""
-        return self.noun.has_unique_ids and bool(self.parameters)
+    def finds_tenant(self) -> bool:
+        """Whether the action itself finds the tenant, so that a command needs no --tenant."""
+        return self.noun.has_one_tenant or (self.noun.has_unique_ids and bool(self.parameters))
 
-    def url(self, values: Mapping[str, str]) -> str:
+    def url(self, values: Mapping[str, Any]) -> str:
         """Return the path with quoted values for its placeholders."""
         from urllib.parse import quote  # noqa: PLC0415 - only remote commands need it
 
-        return _PLACEHOLDER.sub(lambda found: quote(values[snake_case(found[1])], safe=""), self.path)
+        return _PLACEHOLDER.sub(lambda found: quote(str(values[snake_case(found[1])]), safe=""), self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +275,11 @@ class Noun:
     parameters: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     # Whether ids are unique in the whole installation, and not only within a tenant.
     has_unique_ids: bool = False
-    # Finds the tenant of the object in the path of the context, so that a command with a unique id works for it.
+    # Whether all such objects belong to one tenant, which the settings name.
+    has_one_tenant: bool = False
+    # The options of its commands that replace settings of this installation.
+    local_settings: Mapping[str, LocalSetting] = field(default_factory=dict)
+    # Finds the one tenant, or the tenant of the object in the path of the context, so that a command works for it.
     find_owner: "Callable[[Context], Awaitable[int]] | None" = None
     # Whether the body of a request is read without conversions: the text "5" is not a number.
     is_strict: bool = False
@@ -331,15 +344,17 @@ class Noun:
 
         def declare(run: Run) -> Run:
             hints = get_type_hints(run, include_extras=False)
-            _, *names = inspect.signature(run).parameters  # The first one is the context.
+            _, *names = signature = inspect.signature(run).parameters  # The first one is the context.
             models = {name: hints[name] for name in names if _is_model(hints[name], BaseModel)}
             query = models.pop("query", None) if method not in _WITHOUT_BODY and body is None else None
             inputs = list(models.values())
             result = hints["return"] if _is_model(hints["return"], ResponseModel) else None
             placeholders = [snake_case(name) for name in _PLACEHOLDER.findall(path)]
-            parameters = tuple(
-                name for name in names if not _is_model(hints[name], BaseModel) and hints[name] is not Upload
-            )
+            parameters = {
+                name: signature[name].annotation
+                for name in names
+                if not _is_model(hints[name], BaseModel) and hints[name] is not Upload
+            }
             takes_file = Upload in hints.values()
             if sorted(parameters) != sorted(placeholders) or len(inputs) > 1 or takes_file is (body is None):
                 raise TypeError(

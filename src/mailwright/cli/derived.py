@@ -101,6 +101,7 @@ def make_command(action: DeclaredAction) -> Callable[..., None]:
         if action.question is not None:
             confirm(action.question.format_map(given), yes=given.pop("yes"))
         path = {name: given.pop(name) for name in action.parameters}
+        chosen = {name: given.pop(name) for name in action.noun.local_settings}
         target, wants_csv = given.pop("target", None), given.pop("as_csv", False)
         if action.csv is not None and wants_csv:
             perform(action.csv, _values(action.csv, given), path=path, tenant=tenant, target=target)
@@ -111,10 +112,10 @@ def make_command(action: DeclaredAction) -> Callable[..., None]:
             **_written(action, given.pop("file", None), partial(perform, path=path, tenant=tenant)),
             **_values(action, given),
         }
-        result = perform(action, values, path=path, tenant=tenant, upload=given.pop("upload", None))
+        result = perform(action, values, path=path, tenant=tenant, upload=given.pop("upload", None), settings=chosen)
         print_result(action, result, {"tenant": tenant, **path, **given}, as_json=as_json)
 
-    parameters = [_path_parameter(action.noun, name) for name in action.parameters]
+    parameters = [_path_parameter(action.noun, name, kind) for name, kind in action.parameters.items()]
     if action.file_body is not None:
         argument = typer.Argument(
             metavar="FILE", exists=True, dir_okay=False, help=action.file_body.help, show_default=False
@@ -131,7 +132,9 @@ def make_command(action: DeclaredAction) -> Callable[..., None]:
         parameters.append(_parameter("file", _file(action.file), default=None))
     if action.question is not None:
         parameters.append(_parameter("yes", Yes, default=False))
-    if not (action.finds_by_id or action.is_platform):
+    for name in action.noun.local_settings:
+        parameters.append(_parameter(name, Annotated[str | None, local_option(action.noun, name)], default=None))
+    if not (action.finds_tenant or action.is_platform):
         whose, default = (TenantOrAll, None) if action.spans_tenants else (Tenant, tenants.DEFAULT)
         parameters.append(_parameter("tenant", whose, default=default))
     parameters.append(_parameter("as_json", Json, default=False))
@@ -150,16 +153,28 @@ def perform(
     creates: bool = False,
     upload: Path | None = None,
     target: Path | None = None,
+    settings: Mapping[str, str | None] = MappingProxyType({}),
 ) -> Any:
     """Run the action on this installation, or with `--server` on another one. `values` has the names of the API.
 
-    A file is written to `target`, or without `target` to stdout.
+    A file is written to `target`, or without `target` to stdout. `settings` are the options that replace settings.
     """
+    chosen = {name: value for name, value in settings.items() if value is not None}
     if remote.server() is not None:
+        for name in chosen:
+            raise InvalidInput("has no effect with --server: the server has its own settings.", field=f"--{name}")
         call = partial(_call, action, path=path, tenant=tenant, upload=upload, target=target)
         return _read_pages(action, call, values)
-    creates = creates or action.status == HTTPStatus.CREATED
-    work = partial(_run, action, path=path, tenant=tenant, creates=creates, upload=upload, target=target)
+    work = partial(
+        _run,
+        action,
+        path=path,
+        tenant=tenant,
+        creates=creates or action.status == HTTPStatus.CREATED,
+        upload=upload,
+        target=target,
+        settings={action.noun.local_settings[name].setting: value for name, value in chosen.items()},
+    )
     return _read_pages(action, work, values)
 
 
@@ -177,12 +192,14 @@ def _run(
     creates: bool,
     upload: Path | None,
     target: Path | None,
+    settings: Mapping[str, str],
 ) -> Any:
     """Run the action on this installation. If `tenant` is None, on all tenants."""
 
     async def work(at: Installation) -> Any:
-        context = console_context(at, sees_all_tenants=action.finds_by_id or tenant is None, path=path)
-        if action.finds_by_id and action.noun.find_owner is not None:
+        at = replace(at, settings=at.settings.model_copy(update=settings))
+        context = console_context(at, sees_all_tenants=action.finds_tenant or tenant is None, path=path)
+        if action.finds_tenant and action.noun.find_owner is not None:
             owner_id = await action.noun.find_owner(context)
             await show_zone_of(at, owner_id)
             context = replace(context, caller=Caller(owner_id, tenant or "", actor=CONSOLE), sees_all_tenants=False)
@@ -288,9 +305,16 @@ def _parameter(name: str, annotation: Any, default: Any = inspect.Parameter.empt
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def _path_parameter(noun: Noun, name: str) -> inspect.Parameter:
+def _path_parameter(noun: Noun, name: str, annotation: Any) -> inspect.Parameter:
     metavar, help_ = noun.parameters[name]
-    return _parameter(name, Annotated[str, typer.Argument(metavar=metavar, help=help_, show_default=False)])
+    kind, _ = plain_type(annotation)
+    return _parameter(name, Annotated[kind, typer.Argument(metavar=metavar, help=help_, show_default=False)])
+
+
+def local_option(noun: Noun, name: str) -> Any:
+    """Return the option that replaces a setting of this installation."""
+    option = noun.local_settings[name]
+    return typer.Option(f"--{name}", metavar=option.metavar, help=option.help, show_default=option.default or False)
 
 
 def _field_parameter(action: DeclaredAction, name: str, field: FieldInfo) -> inspect.Parameter:

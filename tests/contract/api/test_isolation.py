@@ -65,6 +65,7 @@ BODIES: dict[str, Any] = {
     "SequenceRetryRequest": {},
     "SequenceRehearseRequest": {},
     "SequenceRemoveRequest": {"email": "theirs@example.com"},
+    "RequeueNotificationsRequest": {"status": "failed"},
     "NotificationEventRequest": {
         "termId": "1",
         "campusCode": "NB",

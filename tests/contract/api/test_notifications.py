@@ -100,6 +100,22 @@ async def test_ended_notification_is_explained_and_requeued(served: Served) -> N
     assert (again.status_code, again.json()["code"]) == (409, "NOT_POSSIBLE_NOW")
 
 
+async def test_failed_notifications_are_requeued_together(served: Served) -> None:
+    first, second = [await served.setup.owner.notification() for _ in range(2)]
+    await served.setup.round(ScriptedProvider(REFUSAL, REFUSAL))
+    client = served.api.client
+    for body in ({}, {"status": "failed", "notificationId": first}):
+        unclear = await client.post("/v1/notifications/requeue", json=body)
+        assert (unclear.status_code, unclear.json()["errors"][0]["field"]) == (422, "status")
+    one = await client.post("/v1/notifications/requeue", json={"notificationId": first})
+    assert one.json() == {"requeued": 1}
+    rest = await client.post("/v1/notifications/requeue", json={"status": "failed"})
+    assert rest.json() == {"requeued": 1}
+    assert (await client.get(f"/v1/notifications/{second}")).json()["status"] == "pending"
+    refused = await client.post("/v1/notifications/requeue", json={"status": "sent"})
+    assert (refused.status_code, refused.json()["code"]) == (409, "NOT_POSSIBLE_NOW")
+
+
 @pytest.mark.promise("tenant-isolation")
 async def test_queue_is_visible_to_its_tenant_only(served: Served) -> None:
     number = await served.setup.owner.notification()

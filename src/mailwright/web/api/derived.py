@@ -74,7 +74,7 @@ def _endpoint(action: DeclaredAction) -> Callable[..., Coroutine[Any, Any, Respo
     types: dict[str, Any] = {
         "request": Request,
         "caller": CallerDep,
-        **dict.fromkeys(placeholders.values(), str),
+        **{placeholders[name]: kind for name, kind in action.parameters.items()},
     }
     if query is not None:
         types["query"] = Annotated[query, Query()]

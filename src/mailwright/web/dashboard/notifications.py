@@ -11,13 +11,13 @@ import orjson
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
+from mailwright.actions.notifications import explanation_sentence
 from mailwright.app.wiring import Engine
 from mailwright.content.template_store import latest_by_locale
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import ConfigurationInvalid, InvalidInput, NotFound, NotPossibleNow
 from mailwright.domain.message import Source
 from mailwright.domain.translation import gettext, lazy_gettext
-from mailwright.schemas.notifications import explanation_sentence
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.sources.notifications import jobs, times
 from mailwright.sources.notifications.service import NEWEST, NotificationService, NotificationStatus
