@@ -13,7 +13,7 @@ from mailwright.domain.errors import ConfigurationInvalid, InvalidInput, setting
 from mailwright.domain.frequency import parse_frequency_cap
 from mailwright.ops.settings import Settings
 from mailwright.sources.mailouts.verify import verify_mailouts
-from mailwright.storage.database import READ_SETTING, parse_url
+from mailwright.storage.database import parse_replica_url, parse_url
 
 
 def verify(settings: Settings) -> None:
@@ -60,9 +60,7 @@ def _database_addresses(settings: Settings) -> None:
                 "MAILWRIGHT_DATABASE_DIRECT_URL: must name the same database as MAILWRIGHT_DATABASE_URL"
             )
     if settings.database_read_url is not None:
-        replica = parse_url(settings.database_read_url, READ_SETTING)
-        if "sqlite" in (url.get_backend_name(), replica.get_backend_name()):
-            raise ConfigurationInvalid(f"{READ_SETTING}: replicas need PostgreSQL; unset it, or use PostgreSQL")
+        parse_replica_url(settings.database_read_url, url)
     if settings.notify_database_url is not None:
         parse_url(settings.notify_database_url, "MAILWRIGHT_NOTIFY_DATABASE_URL")
     if settings.outbox_database_url is not None:

@@ -342,6 +342,7 @@ _REPLICA_PROBLEMS: Final = {
     ReplicaProblem.OTHER_DATABASE: lazy_gettext("it has another database"),
     ReplicaProblem.OTHER_HISTORY: lazy_gettext("it does not follow the present primary"),
     ReplicaProblem.BEHIND: lazy_gettext("it is behind"),
+    ReplicaProblem.BUSY: lazy_gettext("other reports use all connections to it"),
     ReplicaProblem.PRIMARY_UNKNOWN: lazy_gettext("the position of the primary cannot be read"),
 }
 
@@ -362,7 +363,12 @@ def _replica(facts: HealthFacts) -> Iterator[Finding]:
         summary = lazy_gettext("{summary} (by {lag} s)", summary=summary, lag=f"{lag:.1f}")
     elif facts.replica.detail:
         summary = lazy_gettext("{summary} ({detail})", summary=summary, detail=facts.replica.detail)
-    yield warning("replica", summary, lazy_gettext("repair the replica, or correct MAILWRIGHT_DATABASE_READ_URL"))
+    advice = (
+        lazy_gettext("nothing, unless this lasts: then look for slow statements in its pg_stat_activity")
+        if facts.replica.problem is ReplicaProblem.BUSY
+        else lazy_gettext("repair the replica, or correct MAILWRIGHT_DATABASE_READ_URL")
+    )
+    yield warning("replica", summary, advice)
 
 
 def _pooler(settings: Settings, database: Database) -> Iterator[Finding]:

@@ -116,7 +116,7 @@ async def _storage(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
     try:
         database = open_database(settings)
     except MailwrightError as error:
-        yield problem("database", str(error), "correct MAILWRIGHT_DATABASE_URL")
+        yield problem("database", str(error), "correct the setting")
         return
     try:
         found = await _database(database, clock)

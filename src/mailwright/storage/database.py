@@ -9,7 +9,7 @@ import os
 import re
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -143,9 +143,9 @@ class Database:
         if read_url is not None:
             from mailwright.storage import replica  # noqa: PLC0415 - slow to import
 
-            replica_url = parse_url(read_url, READ_SETTING)
+            replica_url = parse_replica_url(read_url, self.url)
             failures = _Durability(self._hot, "The replica of the database cannot be read", replica_url)
-            self.replica = replica.Replica(self, replica_url, failures)
+            self.replica = replica.Replica(self._read_connection, replica_url, failures)
 
     @property
     def reader(self) -> Readable:
@@ -223,9 +223,14 @@ class Database:
 
         `within` is the timeout in seconds for a server that does not respond.
         """
+        async with self._read_connection(within) as connection:
+            yield Transaction(connection, self.dialect)
+
+    @asynccontextmanager
+    async def _read_connection(self, within: float | None = None) -> AsyncIterator[Connection]:
         with self._reach:
             async with self._connections.read(within) as connection:
-                yield Transaction(connection, self.dialect)
+                yield connection
 
     async def run_sync_ddl(self, work: Any, *, read_only: bool = False) -> None:
         """Run `work` with a synchronous connection, as changes of the schema need it."""
@@ -258,17 +263,13 @@ class ReplicaReader:
 
     def __init__(self, database: Database, replica: "Replica") -> None:
         self.secret_box = database.secret_box
-        self._database = database
+        self._dialect = database.dialect
         self._replica = replica
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[Transaction]:
-        async with AsyncExitStack() as stack:
-            connection = await self._replica.open(stack)
-            if connection is None:
-                yield await stack.enter_async_context(self._database.read())
-            else:
-                yield Transaction(connection, self._database.dialect)
+        async with self._replica.read() as connection:
+            yield Transaction(connection, self._dialect)
 
 
 def is_missing(database: Database) -> bool:
@@ -285,6 +286,19 @@ def parse_url(text: str, setting: str = _SETTING) -> URL:
         return _parse_url(text)
     except ConfigurationInvalid as error:
         raise ConfigurationInvalid(*(each.replace(_SETTING, setting, 1) for each in error.problems)) from error
+
+
+def parse_replica_url(text: str, primary: URL) -> URL:
+    """Parse the address of a replica of the PostgreSQL database `primary`."""
+    if primary.get_backend_name() == "sqlite":
+        raise ConfigurationInvalid(
+            f"{READ_SETTING}: only PostgreSQL has replicas, and {_SETTING} names a SQLite file; unset it"
+        )
+    if not looks_like_postgresql(text):
+        raise ConfigurationInvalid(
+            f"{READ_SETTING}: not the address of a PostgreSQL server; use postgresql://user:password@host/name"
+        )
+    return parse_url(text, READ_SETTING)
 
 
 def _parse_url(text: str) -> URL:

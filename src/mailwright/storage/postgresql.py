@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any, Final
 
@@ -73,12 +73,13 @@ class PostgresqlConnection:
 
 
 class PostgresqlConnections:
-    def __init__(self, servers: PostgresqlServers, size: int) -> None:
+    def __init__(self, servers: PostgresqlServers, size: int, pool_seconds: float = CONNECT_SECONDS) -> None:
+        """Open no connection yet. `pool_seconds` is how long a transaction waits for one of the `size` connections."""
         self._engine = create_async_engine(
             "postgresql+mailwright://",
             pool_size=size,
             max_overflow=0,
-            pool_timeout=CONNECT_SECONDS,
+            pool_timeout=pool_seconds,
             async_creator=partial(servers.connect, command_timeout=_COMMAND_SECONDS),
             execution_options={"compiled_cache": COMPILED},
         )
@@ -106,9 +107,11 @@ class PostgresqlConnections:
     ) -> AsyncIterator[PostgresqlConnection]:
         """Read one snapshot once `is_ready` returns True, which runs in earlier snapshots of the same server.
 
-        Raises `TimeoutError` if that takes more than `within` seconds, not counting the time to connect.
+        Raises `TimeoutError` if that takes more than `within` seconds. A new connection may take the same time before.
         """
-        async with self._engine.connect() as connection:
+        async with AsyncExitStack() as stack:
+            async with asyncio.timeout(within):
+                connection = await stack.enter_async_context(self._engine.connect())
             await connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
             async with _abandoned_after(2 * within, connection), asyncio.timeout(within):
                 while True:

@@ -6,16 +6,24 @@ is left alone for some seconds, and the primary is read instead.
 """
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack
-from typing import Any, Final, Protocol
+from collections.abc import AsyncIterator, Callable
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    suppress,
+)
+from typing import Any, Final
 
-from sqlalchemy import Executable, Label, func, literal_column, select
+from sqlalchemy import Label, func, literal_column, select
 from sqlalchemy.engine import URL
-from sqlalchemy.engine.row import Row
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from mailwright.domain.errors import ConfigurationInvalid, NotDurable
+from mailwright.storage.connection import Connection
+from mailwright.storage.movable_read import MovableRead
 from mailwright.storage.postgresql import PostgresqlConnection, PostgresqlConnections
 from mailwright.storage.postgresql_servers import PostgresqlServers
 from mailwright.storage.replica_state import ReplicaProblem, ReplicaState
@@ -24,7 +32,7 @@ from mailwright.storage.tables import installation
 
 # Reports, exports and lists that read at the same time. The others wait.
 CONNECTIONS: Final = 4
-# How long a read waits for the replica. A page with a list must not become slow.
+# How long a read waits for a connection, and then for the replica. A page with a list must not become slow.
 WAIT_SECONDS: Final = 0.5
 # How long a replica that cannot be used is left alone.
 AVOID_SECONDS: Final = 5.0
@@ -55,21 +63,18 @@ class _Unusable(Exception):
         self.detail = detail
 
 
-class _Transaction(Protocol):
-    async def execute(self, expression: Executable) -> Sequence[Row[Any]]: ...
-
-
-class Primary(Protocol):
-    def read(self) -> AbstractAsyncContextManager[_Transaction]: ...
-
-
 class Replica:
     """The connections to a replica, and whether it can be read."""
 
-    def __init__(self, primary: Primary, url: URL, failures: AbstractContextManager[None]) -> None:
+    def __init__(
+        self,
+        read_primary: Callable[[], AbstractAsyncContextManager[Connection]],
+        url: URL,
+        failures: AbstractContextManager[None],
+    ) -> None:
         """Open the replica. `failures` turns the errors of an unreachable server into `NotDurable`."""
-        self._primary = primary
-        self._connections = PostgresqlConnections(PostgresqlServers(url), CONNECTIONS)
+        self._read_primary = read_primary
+        self._connections = PostgresqlConnections(PostgresqlServers(url), CONNECTIONS, WAIT_SECONDS / 2)
         self._failures = failures
         self._avoided_until: float | None = None
 
@@ -88,8 +93,26 @@ class Replica:
     async def close(self) -> None:
         await self._connections.close()
 
-    async def open(self, stack: AsyncExitStack) -> PostgresqlConnection | None:
-        """Begin a read that ends with the stack, or return None if the primary has to be read."""
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[Connection]:
+        """Read one snapshot of the replica, or of the primary if the replica cannot be used."""
+        async with AsyncExitStack() as on_primary, AsyncExitStack() as on_replica:
+            connection = await self._open(on_replica)
+            if connection is None:
+                yield await on_primary.enter_async_context(self._read_primary())
+                return
+
+            async def move(outage: NotDurable) -> Connection:
+                with suppress(NotDurable):
+                    await on_replica.__aexit__(type(outage), outage, outage.__traceback__)
+                return await on_primary.enter_async_context(self._read_primary())
+
+            yield MovableRead(connection, self._failures, move)
+            with suppress(NotDurable):  # Everything has been read.
+                await on_replica.aclose()
+
+    async def _open(self, stack: AsyncExitStack) -> PostgresqlConnection | None:
+        """Begin a read of the replica that ends with the stack, or return None if the primary has to be read."""
         now = asyncio.get_running_loop().time()
         if self._avoided_until is not None:
             if now < self._avoided_until:
@@ -116,6 +139,8 @@ class Replica:
                 connection = await opening.enter_async_context(ready)
                 stack.push_async_exit(opening.pop_all())
         except (NotDurable, DBAPIError, ConfigurationInvalid) as error:
+            if isinstance(error.__cause__, PoolTimeout):
+                raise _Unusable(ReplicaProblem.BUSY) from error
             if comparison.has_waited and isinstance(error.__cause__, TimeoutError):
                 raise _Unusable(ReplicaProblem.BEHIND) from error
             raise _Unusable(ReplicaProblem.UNREACHABLE, _reason(error)) from error
@@ -128,8 +153,8 @@ class Replica:
 
     async def _find_position(self) -> Any:
         try:
-            async with self._primary.read() as tx:
-                [row] = await tx.execute(_PRIMARY)
+            async with self._read_primary() as connection:
+                [row] = (await connection.execute(_PRIMARY)).rows
         except (DBAPIError, NotDurable) as error:
             raise _Unusable(ReplicaProblem.PRIMARY_UNKNOWN, _reason(error)) from error
         if row.compared not in (None, row.history):

@@ -12,6 +12,7 @@ class ReplicaProblem(StrEnum):
     OTHER_DATABASE = "other_database"
     OTHER_HISTORY = "other_history"
     BEHIND = "behind"
+    BUSY = "busy"
     PRIMARY_UNKNOWN = "primary_unknown"
 
 

@@ -1,21 +1,25 @@
 """Reports, exports and lists are read from a real replica that has every commit, otherwise from the primary."""
 
+import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Final
 
+import asyncpg
 import pytest
 from sqlalchemy import text
 
 import mailwright
+from mailwright.app.databases import open_database
 from mailwright.app.verify import verify
 from mailwright.checks.health import check_health
 from mailwright.checks.health_watch import FRESH
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.errors import ConfigurationInvalid, NotDurable
 from mailwright.domain.findings import Finding, Verdict
-from mailwright.ops.settings import load
+from mailwright.ops.settings import Settings, load
 from mailwright.outbox.installation_values import store_value
 from mailwright.storage.database import Database, ReplicaReader, Transaction
 from mailwright.storage.replica_state import ReplicaProblem
@@ -194,29 +198,132 @@ async def test_replica_is_not_read_until_a_failover_is_compared(servers: Servers
     assert await reads_replica(database)
 
 
-async def test_read_that_the_replica_ends_is_repeated_on_the_primary(
+@pytest.fixture
+async def impatient(servers: Servers) -> AsyncIterator[None]:
+    """Let the replica end reads that keep it from catching up, instead of waiting for them."""
+    await servers.standby.command("ALTER SYSTEM SET max_standby_streaming_delay = 0")
+    await servers.standby.command("SELECT pg_reload_conf()")
+    yield
+    await servers.standby.command("ALTER SYSTEM RESET max_standby_streaming_delay")
+    await servers.standby.command("SELECT pg_reload_conf()")
+
+
+async def end_reads(servers: Servers, database: Database, url: str) -> None:
+    """Remove rows that each earlier read of the replica still sees, and wait until none of them is left."""
+    await touch(database, 1)
+    await touch(database, 2)
+    admin = await asyncpg.connect(url)
+    await admin.execute("VACUUM (FREEZE) tenants")
+    await admin.close()
+    while await servers.standby.value(f"SELECT count(*) FROM pg_stat_activity WHERE {_READING}"):
+        pass
+
+
+_READING: Final = "application_name = 'mailwright' AND state IN ('active', 'idle in transaction')"
+# Ends at once on the primary.
+_LONG: Final = text("SELECT count(CASE WHEN pg_is_in_recovery() THEN pg_sleep(600) END) FROM tenants")
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_statement_that_the_replica_cancels_is_repeated_on_the_primary(
     servers: Servers, url: str, wait: pytest.MonkeyPatch, opened: Open
 ) -> None:
     database = opened(url, servers.url(url))
     wait.setattr("mailwright.storage.replica.AVOID_SECONDS", 3600.0)
 
+    async def read() -> list[int]:
+        async with database.reader.read() as tx:
+            return [row[0] for row in await tx.execute(_LONG)]
+
+    reading = asyncio.create_task(read())
+    while not await servers.standby.value(f"SELECT count(*) FROM pg_stat_activity WHERE {_READING}"):
+        pass
+    await end_reads(servers, database, url)
+    assert len(await reading) == 1
+    assert not await reads_replica(database)  # It is left alone for a while.
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_read_that_the_replica_ends_goes_on_at_the_primary(servers: Servers, url: str, opened: Open) -> None:
+    database = opened(url, servers.url(url))
+    count = text("SELECT count(*) FROM tenants")
+    async with database.reader.read() as tx:
+        assert [row[0] for row in await tx.execute(count)] == [1]
+        await end_reads(servers, database, url)
+        assert not await is_standby(tx)
+        assert [row[0] for row in await tx.execute(count)] == [1]
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_read_whose_rows_changed_since_fails(servers: Servers, url: str, opened: Open) -> None:
+    """Its results would not agree."""
+    database = opened(url, servers.url(url))
+
     async def read() -> None:
         async with database.reader.read() as tx:
-            assert await is_standby(tx)
-            await servers.standby.command(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'mailwright'"
-            )
-            await is_standby(tx)
+            await tx.execute(text("SELECT created_at FROM tenants"))
+            await end_reads(servers, database, url)
+            await tx.execute(text("SELECT created_at FROM tenants"))
 
     with pytest.raises(NotDurable):
         await read()
+
+
+async def test_replica_that_is_lost_after_the_last_row_fails_nothing(servers: Servers, url: str, opened: Open) -> None:
+    database = opened(url, servers.url(url))
+    async with database.reader.read() as tx:
+        assert await is_standby(tx)
+        await servers.standby.command(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'mailwright'"
+        )
+
+
+async def test_read_without_a_free_connection_reads_the_primary(
+    servers: Servers, url: str, wait: pytest.MonkeyPatch, opened: Open
+) -> None:
+    wait.setattr("mailwright.storage.replica.CONNECTIONS", 1)
+    wait.setattr("mailwright.storage.replica.WAIT_SECONDS", 0.1)
+    database = opened(url, servers.url(url))
+    async with database.reader.read() as tx:
+        assert await is_standby(tx)
+        assert not await reads_replica(database)
+        assert await problem_of(database) is ReplicaProblem.BUSY
+    assert await reads_replica(database)
+
+
+async def test_replica_that_accepts_no_sign_in_is_not_waited_for(
+    url: str, wait: pytest.MonkeyPatch, opened: Open
+) -> None:
+    """It is a server that accepts connections and then says nothing."""
+    wait.setattr("mailwright.storage.replica.WAIT_SECONDS", 0.1)
+    is_silent = asyncio.Event()
+
+    async def stay_silent(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await is_silent.wait()
+        writer.close()
+
+    server = await asyncio.start_server(stay_silent, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    database = opened(url, f"postgresql://postgres@127.0.0.1:{port}/none?connect_timeout=600&sslmode=disable")
     assert not await reads_replica(database)
+    assert await problem_of(database) is ReplicaProblem.UNREACHABLE
+    is_silent.set()
+    server.close()
 
 
-def test_replica_of_a_sqlite_file_is_refused() -> None:
+@pytest.mark.parametrize("open_", [verify, open_database])
+def test_replica_of_a_sqlite_file_is_refused(open_: Callable[[Settings], object]) -> None:
     settings = load(database_url="sqlite:///unused.db", database_read_url="postgresql://db.example.com/mailwright")
-    with pytest.raises(ConfigurationInvalid, match="MAILWRIGHT_DATABASE_READ_URL: replicas need PostgreSQL"):
-        verify(settings)
+    with pytest.raises(ConfigurationInvalid, match="MAILWRIGHT_DATABASE_READ_URL: only PostgreSQL has replicas"):
+        open_(settings)
+
+
+@pytest.mark.parametrize("open_", [verify, open_database])
+@pytest.mark.parametrize("address", ["sqlite:///replica.db", "mysql://db.example.com/mailwright", "replica"])
+def test_address_of_no_postgresql_server_is_refused(address: str, open_: Callable[[Settings], object]) -> None:
+    settings = load(database_url="postgresql://db.example.com/mailwright", database_read_url=address)
+    with pytest.raises(ConfigurationInvalid, match="MAILWRIGHT_DATABASE_READ_URL: not the address of a PostgreSQL"):
+        open_(settings)
 
 
 @pytest.mark.parametrize(
