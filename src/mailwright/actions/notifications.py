@@ -283,7 +283,7 @@ async def requeue(at: Context, notification_id: _Id) -> NotificationResponse:
     help="Reset notifications to pending with no attempts. Sent notifications stay sent.",
     shown="{requeued} requeued.",
 )
-async def requeue_all(at: Context, wanted: RequeueNotificationsRequest) -> RequeuedNotificationsResponse:
+async def requeue_many(at: Context, wanted: RequeueNotificationsRequest) -> RequeuedNotificationsResponse:
     """Requeue one notification, or all that failed, were skipped or expired. Sent notifications stay sent."""
     async with _open_service(at) as service:
         if service is None:

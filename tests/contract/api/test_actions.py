@@ -72,7 +72,7 @@ BODIES: dict[str, Any] = {
     "list subscribe": {"email": "ada@example.com"},
     "list unsubscribe": {"email": "ada@example.com"},
     "notify emit": {"termId": "1", "campusCode": "NB", "indexNumber": "2", "statusAfter": "Open"},
-    "notify requeue_all": {"status": "failed"},
+    "notify requeue_many": {"status": "failed"},
     "provider create_provider": {"name": "acme", "kind": "mailbox"},
     "provider edit_provider": {"settings": {"MAILWRIGHT_RATE_PER_HOUR": "100"}},
     "provider set_provider_route": {"tenant": "empty", "provider": "spare"},
@@ -141,7 +141,7 @@ NEED_RECIPIENTS = {
     "campaign show_repeat",
 }
 # Actions that need a queue of notifications. Other tests perform them.
-NEED_QUEUE = {"notify emit", "notify show", "notify requeue", "notify requeue_all"}
+NEED_QUEUE = {"notify emit", "notify show", "notify requeue", "notify requeue_many"}
 # Actions that need a failed message or one in doubt, while the one here waits. Other tests perform them.
 NEED_OTHER_STATUS = {"message retry", "message resolve"}
 # Actions that only signed-in users can perform. Other tests perform them.
