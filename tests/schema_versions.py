@@ -9,7 +9,7 @@ from mailwright.storage import revision
 
 HEAD = '''"""{title}"""
 
-from mailwright.storage.revision import index, sql
+from mailwright.storage.revision import batches, index, sql
 
 OLDEST_COMPATIBLE = "{oldest}"
 STEPS = (

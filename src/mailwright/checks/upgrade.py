@@ -15,7 +15,7 @@ from mailwright.outbox.recorded_facts import RecordedBackup, find_backup
 from mailwright.outbox.stored_settings import StoredSetting, load_stored
 from mailwright.storage.database import Database
 from mailwright.storage.migrate import require_upgradable
-from mailwright.storage.pending_migrations import PendingMigration, SchemaState, load_schema_state
+from mailwright.storage.pending_migrations import SchemaState, load_schema_state
 from mailwright.storage.schema_state import SchemaStatus
 
 # The maximum age of the last backup. Restoring an older one would lose too much data.
@@ -44,11 +44,7 @@ class UpgradeCheck:
     @property
     def is_safe_during_traffic(self) -> bool:
         """Whether workers and servers can keep running."""
-        return all(map(self.is_sent_beside, self.schema.pending))
-
-    def is_sent_beside(self, migration: PendingMigration) -> bool:
-        """Whether sending goes on during a migration. On SQLite, it blocks all writes until it ends."""
-        return migration.is_safe and self.dialect == "postgresql"
+        return all(each.is_safe for each in self.schema.pending)
 
     @property
     def needs_attention(self) -> bool:

@@ -70,13 +70,10 @@ def _print_migrations(found: UpgradeCheck) -> None:
     elif not schema.pending:
         out.print("✓ No migration is pending.")
     for migration in schema.pending:
-        goes_on = found.is_sent_beside(migration)
         time = "less than a second" if migration.seconds < 1 else f"about {duration(round(migration.seconds) * SECOND)}"
-        sending = "sending goes on" if goes_on else "sending stops meanwhile"
-        out.print(
-            f"{'✓' if goes_on else '!'} Migration {migration.revision}: {migration.title} Takes {time}; {sending}.",
-            markup=False,
-        )
+        sending = "sending goes on" if migration.is_safe else "sending stops meanwhile"
+        head = f"{'✓' if migration.is_safe else '!'} Migration {migration.revision}: {migration.title}"
+        out.print(f"{head} Takes {time}; {sending}.", markup=False)
         for change in migration.changes:
             out.print(f"  {'✓' if change.is_safe else '!'} {change.table}: {change.effect}", markup=False)
     if schema.pending:
@@ -95,8 +92,6 @@ def _print_backup(found: UpgradeCheck) -> None:
 def _print_advice(found: UpgradeCheck) -> None:
     if found.is_safe_during_traffic:
         out.print("✓ Servers and workers can keep running during `mailwright db upgrade`. Restart them afterwards.")
-    elif found.dialect == "sqlite":
-        out.print("! Stop all processes of Mailwright before `mailwright db upgrade`: on SQLite it blocks all writes.")
     else:
         out.print("! Stop all processes of Mailwright before `mailwright db upgrade`.")
 

@@ -1,22 +1,23 @@
 """Upgrade a database to the newest schema. Safe to run again and from several processes at once.
 
-Each unit of work is one transaction, which also records the progress, or a change of an index beside running writes,
-which can begin again. A process that is killed leaves a database that the next upgrade finishes.
+Each unit of work is one transaction, which also records the progress, or on PostgreSQL a change of an index beside
+running writes, which can begin again. A process that is killed leaves a database that the next upgrade finishes.
 """
 
 import time
 from collections.abc import Iterable
-from functools import partial
 from itertools import takewhile
 from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, inspect, select, text, update
 
 from mailwright import __version__
+from mailwright.storage.batched_changes import change_batch
 from mailwright.storage.database import Database
 from mailwright.storage.index_changes import change_index
 from mailwright.storage.privileges import revoke_access
 from mailwright.storage.revision import (
+    BatchedChange,
     IndexChange,
     Revision,
     SchemaStatement,
@@ -32,6 +33,7 @@ from mailwright.storage.tables import VIEWS, metadata, schema_revisions
 
 # The advisory lock of a migration on PostgreSQL. The number is arbitrary; nothing else on the server may use it.
 _MIGRATION_LOCK: Final = 5_204_771
+_FIRST: Final = -(2**63)  # Less than every key.
 _RECORD: Final = text("""
 INSERT INTO schema_revisions (revision, mailwright_version, oldest_compatible, started_at, finished_at, step)
 VALUES (:revision, :version, :oldest_compatible, :now, :finished_at, :step)
@@ -41,10 +43,11 @@ WHERE schema_revisions.step < excluded.step
 
 
 class _Progress(NamedTuple):
-    """The finished revisions, and the number of finished steps of each revision."""
+    """The finished revisions, the number of finished steps of each, and how far the current step has come."""
 
     finished: set[str]
     steps: dict[str, int]
+    positions: dict[str, int | None]
 
 
 async def upgrade(database: Database) -> None:
@@ -94,21 +97,35 @@ def _advance(connection: Connection, names: tuple[str, ...]) -> bool:
         if (name := next((name for name in names if name not in progress.finished), None)) is None:
             return False
         revision, done = load_revision(name), progress.steps.get(name, 0)
-        together = tuple(takewhile(partial(_is_transactional, _dialect(connection)), revision.steps[done:]))
+        dialect = _dialect(connection)
+        match step := revision.steps[done]:
+            case BatchedChange():
+                _advance_batch(connection, revision, done, step, progress.positions.get(name))
+                return True
+            case IndexChange() if dialect == "sqlite":  # Alone, so that other processes can write before the next step.
+                together: tuple[Step, ...] = (step,)
+            case _:
+                together = tuple(takewhile(lambda each: isinstance(each, SchemaStatement), revision.steps[done:]))
         _run(connection, together)
         _record(connection, revision, done + len(together))
-    if not together:
-        change = revision.steps[done]
-        assert isinstance(change, IndexChange)
-        change_index(connection, change)
+    if isinstance(step, IndexChange) and not together:
+        change_index(connection, step)
         with connection.begin():
             _lock(connection)
             _record(connection, revision, done + 1)
     return True
 
 
-def _is_transactional(dialect: Dialect, step: Step) -> bool:
-    return dialect == "sqlite" or isinstance(step, SchemaStatement)
+def _advance_batch(
+    connection: Connection, revision: Revision, done: int, change: BatchedChange, position: int | None
+) -> None:
+    until = change_batch(connection, _dialect(connection), change, _FIRST if position is None else position)
+    if until is None:
+        _record(connection, revision, done + 1)
+        return
+    _record(connection, revision, done)  # There is no row yet if this is the first step.
+    ours = schema_revisions.c.revision == revision.name
+    connection.execute(update(schema_revisions).where(ours).values(position=until))
 
 
 def _adopt(connection: Connection) -> None:
@@ -130,11 +147,12 @@ def _lock(connection: Connection) -> None:
 
 def _progress(connection: Connection) -> _Progress:
     if not inspect(connection).has_table(schema_revisions.name):
-        return _Progress(set(), {})
+        return _Progress(set(), {}, {})
     columns = schema_revisions.c
-    rows = connection.execute(select(columns.revision, columns.finished_at, columns.step)).all()
+    rows = connection.execute(select(columns.revision, columns.finished_at, columns.step, columns.position)).all()
     finished = {row.revision for row in rows if row.finished_at is not None}
-    return _Progress(finished, {row.revision: row.step for row in rows})
+    steps = {row.revision: row.step for row in rows}
+    return _Progress(finished, steps, {row.revision: row.position for row in rows})
 
 
 def _dialect(connection: Connection) -> Dialect:

@@ -12,7 +12,7 @@ from typing import Final
 from sqlalchemy import text
 
 from mailwright.storage.database import Database
-from mailwright.storage.revision import Revision, list_names, load_revision
+from mailwright.storage.revision import BatchedChange, Revision, list_names, load_revision
 from mailwright.storage.schema_state import InstalledSchema, SchemaStatus, load_schema
 from mailwright.storage.statements import Dialect
 from mailwright.storage.tables import schema_revisions
@@ -91,9 +91,14 @@ async def load_schema_state(database: Database) -> SchemaState:
 def _described(revision: Revision, dialect: Dialect, created: set[str]) -> PendingMigration:
     statements = [" ".join(step.text(dialect).split()) for step in revision.steps]
     new_views = {match["table"] for each in statements if (match := _CREATE_VIEW.match(each))}
-    kept = [each for each in statements if not ((match := _DROP_VIEW.match(each)) and match["table"] in new_views)]
-    changes = tuple(change for each in kept for change in describe_statement(each, created))
-    return PendingMigration(revision.name, revision.title, changes)
+    changes: list[SchemaChange] = []
+    for step, statement in zip(revision.steps, statements, strict=True):
+        if isinstance(step, BatchedChange):
+            if step.table not in created:
+                changes.append(SchemaChange(step.table, _BATCHES, is_safe=True, work=Work.WRITE))
+        elif not ((match := _DROP_VIEW.match(statement)) and match["table"] in new_views):
+            changes += describe_statement(statement, created)
+    return PendingMigration(revision.name, revision.title, tuple(changes))
 
 
 async def _with_rows(database: Database, pending: tuple[PendingMigration, ...]) -> tuple[PendingMigration, ...]:
@@ -164,6 +169,7 @@ _EFFECTS: Final = (
         )
     ),
 )
+_BATCHES: Final = "changes rows in batches, while writes go on"
 _OWN_TABLE: Final = schema_revisions.name
 
 

@@ -42,7 +42,23 @@ class IndexChange:
         return self.sqlite if dialect == "sqlite" else self.postgresql
 
 
-Step = SchemaStatement | IndexChange
+@dataclass(frozen=True, slots=True)
+class BatchedChange:
+    """Change the rows of a large table in batches, each in a transaction of its own, so that writes go on between them.
+
+    The statements change the rows whose `key` is greater than `:after` and at most `:until`.
+    """
+
+    table: str
+    key: str
+    sqlite: str
+    postgresql: str
+
+    def text(self, dialect: Dialect) -> str:
+        return self.sqlite if dialect == "sqlite" else self.postgresql
+
+
+Step = SchemaStatement | IndexChange | BatchedChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +84,14 @@ def index(both: str = "", *, sqlite: str = "", postgresql: str = "") -> IndexCha
     only_if = "" if match["verb"] == "CREATE" else "IF EXISTS "
     concurrently = f"{match['verb']}{match['kind']} CONCURRENTLY {only_if}{match['name']}{match['rest']}"
     return IndexChange(match["name"], both or sqlite, concurrently)
+
+
+def batches(table: str, both: str = "", *, key: str = "id", sqlite: str = "", postgresql: str = "") -> BatchedChange:
+    """Return an UPDATE or DELETE of rows between `:after` and `:until`, which runs until no row is left."""
+    change = BatchedChange(table, key, both or sqlite, both or postgresql)
+    if not all(bound in each for each in (change.sqlite, change.postgresql) for bound in (":after", ":until")):
+        raise ValueError(f"not a change of the rows between :after and :until: {change.sqlite}")
+    return change
 
 
 def read_script(module: str) -> tuple[Step, ...]:

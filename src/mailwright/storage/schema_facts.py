@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import BigInteger, Boolean, Double, Integer, LargeBinary, SmallInteger, Text, text
 
 from mailwright.storage.database import Transaction
-from mailwright.storage.revision import list_names, load_revision, newest_revision
+from mailwright.storage.revision import BatchedChange, list_names, load_revision, newest_revision
 from mailwright.storage.tables import EXPRESSION_INDEXES, VIEWS, metadata
 
 
@@ -95,7 +95,8 @@ def build_in_memory(revision: str) -> sqlite3.Connection:
     for name in list_names():
         if name <= revision:
             for step in load_revision(name).steps:
-                connection.execute(step.sqlite)
+                if not isinstance(step, BatchedChange):
+                    connection.execute(step.sqlite)
     return connection
 
 

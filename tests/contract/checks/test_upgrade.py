@@ -35,6 +35,7 @@ SELECT i, 'm' || i, 1, 'api', '', '', '', '{}', '', '', FALSE, i FROM n
 STORED = """
 INSERT INTO stored_settings (name, value, updated_at, updated_by) VALUES ('{name}', '{value}', 1, 'ada')
 """
+BATCHES = 'batches("messages", "UPDATE messages SET subject = payload WHERE id > :after AND id <= :until")'
 INDEX = 'sql("CREATE INDEX ix_messages_subject ON messages (subject)"), sql("UPDATE messages SET subject = \'\'")'
 
 
@@ -100,12 +101,10 @@ async def test_pending_migrations_are_described(
     assert await current_revision(empty) == before
 
 
-async def test_safe_migration_needs_no_stop_on_postgresql(
-    empty: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_safe_migration_needs_no_stop(empty: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     await upgrade(empty)
     add_revisions(tmp_path, monkeypatch, MOTTO)
-    assert (await checked(empty)).is_safe_during_traffic == (empty.dialect == "postgresql")
+    assert (await checked(empty)).is_safe_during_traffic
 
 
 async def test_new_index_of_a_release_is_described_with_its_rows(empty: Database) -> None:
@@ -221,7 +220,20 @@ async def test_long_migration_is_estimated_by_its_rows(
     monkeypatch.setitem(pending_migrations.ROWS_PER_SECOND, empty.dialect, dict.fromkeys(rates, 100))
     found = await checked(empty)
     assert [each.seconds for each in found.schema.pending] == [0, 2 * 300 / 100]
-    assert [found.is_sent_beside(each) for each in found.schema.pending] == [empty.dialect == "postgresql", False]
+    assert [each.is_safe for each in found.schema.pending] == [True, False]
+
+
+async def test_changes_in_batches_let_sending_go_on(
+    empty: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await upgrade(empty)
+    add_revisions(tmp_path, monkeypatch, BATCHES)
+    [change] = (await checked(empty)).schema.pending[0].changes
+    assert (change.table, change.effect, change.is_safe) == (
+        "messages",
+        "changes rows in batches, while writes go on (about 0 rows)",
+        True,
+    )
 
 
 async def test_table_that_was_never_analyzed_is_estimated_by_its_size(
