@@ -53,6 +53,14 @@ class ImportQuery(RequestModel):
         bool, Field(description="Keep the subscriptions of contacts for whom the file says no. By default, they end.")
     ] = False
 
+    ask: Annotated[
+        bool,
+        Field(
+            description="Send a confirmation email to contacts who did not answer and, unless `confirmed` is set, to "
+            "those who said yes. The list must use double opt-in."
+        ),
+    ] = False
+
     def options(self, actor: str) -> ImportOptions:
         pairs = [text.rpartition("=") for text in self.map]
         if any(not title or not sign or not target for title, sign, target in pairs):
@@ -68,6 +76,7 @@ class ImportQuery(RequestModel):
             basis,
             starts_sequences=self.start_sequences,
             keeps_subscriptions=self.keep_subscriptions,
+            asks=self.ask,
         )
 
 
@@ -96,6 +105,11 @@ class ImportResponse(ResponseModel):
     repeated: Annotated[
         int, Field(description="Rows whose address is on an earlier row. Their contact is counted once.")
     ]
+    subscribed: Annotated[int, Field(description="Contacts whom the import subscribed to the list.")]
+    asked: Annotated[int, Field(description="Contacts who get a confirmation email.")]
+    said_no: Annotated[int, Field(description="Contacts for whom the file says no. Later imports respect it.")]
+    unanswered: Annotated[int, Field(description="Contacts whose answer is empty.")]
+    unreadable: Annotated[int, Field(description="Contacts whose answer is neither yes nor no.")]
     created_at: Time
     finished_at: Time | None
 

@@ -501,7 +501,8 @@ def _make_oidc(settings: Settings, clock: Clock) -> OidcClient | None:
 
 
 def _import_uploads(settings: Settings, clock: Clock, database: Database) -> ImportUploads:
-    imports = Imports(database, clock, largest=settings.import_bytes)
+    double_opt_in = partial(make_double_opt_in, settings, database, clock)
+    imports = Imports(database, clock, largest=settings.import_bytes, double_opt_in=double_opt_in)
     return ImportUploads(imports, clock, settings.imports, largest=settings.import_bytes)
 
 

@@ -14,6 +14,7 @@ from mailwright.audience import lists, status
 from mailwright.audience.confirmation_texts import text_for
 from mailwright.audience.contact_fields import normalize_email
 from mailwright.audience.form_submissions import FormSubmission, confirm_submission, store_submission
+from mailwright.audience.objections import has_objected
 from mailwright.audience.tracking_consent import confirm_consent
 from mailwright.domain.clock import MINUTE, Clock, Instant
 from mailwright.domain.message import NewMessage
@@ -70,6 +71,7 @@ class DoubleOptIn:
     ) -> bool:
         """Subscribe an address and return whether it has to confirm first.
 
+        A contact for whom an imported file says no has to confirm on any list.
         An `actor` is recorded in the audit log.
         """
         request, now = DoubleOptInRequest(tenant_id, normalize_email(email), list_key), self._clock.now()
@@ -78,7 +80,8 @@ class DoubleOptIn:
             await status.record_audit_entry(
                 tx, now, tenant_id, request.email, actor=actor, action="contact.subscribe", list_key=list_key
             )
-            if not await requires_confirmation(tx, tenant_id, list_key):
+            must_confirm = await requires_confirmation(tx, tenant_id, list_key)
+            if not must_confirm and not await has_objected(tx, tenant_id, request.email, list_key):
                 await status.subscribe(tx, tenant_id, [request.email], list_key, source=source, now=now)
                 return False
             return await self.request_confirmation(tx, request, source=source)
@@ -134,6 +137,7 @@ class DoubleOptIn:
             waiting = and_(subscription_condition(request), subscriptions.c.is_pending.is_(True))
             if rows := await tx.execute(select(subscriptions.c.requested_consent).where(waiting)):
                 async with status.recording_subscription_events(tx, tenant_id, request.email, source=SOURCE, now=now):
+                    await status.lift_objection(tx, tenant_id, request.email, source=SOURCE, now=now)
                     await status.subscribe(tx, tenant_id, [request.email], list_key, source=SOURCE, now=now)
                 confirmed = {"confirmed_at": now, "requested_consent": None}
                 await tx.execute(update(subscriptions).where(subscription_condition(request)).values(**confirmed))

@@ -12,6 +12,7 @@ from typing import Final
 from sqlalchemy import ColumnElement, FromClause, and_, case, literal, or_, select, true
 
 from mailwright.domain.unsubscribe_tokens import GENERAL
+from mailwright.storage.database import Transaction
 from mailwright.storage.expressions import unindexed
 from mailwright.storage.tables import contacts, lists, subscriptions, suppressions
 
@@ -147,6 +148,13 @@ def opt_out(list_key: str) -> ColumnElement[str | None]:
         (_has_subscription(own, subscriptions.c.is_pending.is_(True)), Exclusion.UNCONFIRMED.value),
         (and_(double_opt_in.exists(), ~_has_subscription(own)), CONFIRMATION_REQUIRED),
     )
+
+
+async def find_opt_out(tx: Transaction, tenant_id: int, email: str, list_key: str) -> Exclusion | None:
+    """Return why only the contact may subscribe to the list, except that it requires a confirmation."""
+    found = select(opt_out(list_key).label("reason")).where(is_known(tenant_id), contacts.c.email == email)
+    reasons = {row.reason for row in await tx.execute(found)} - {None, CONFIRMATION_REQUIRED}
+    return Exclusion(reasons.pop()) if reasons else None
 
 
 def _is_of(lists: Sequence[str]) -> ColumnElement[bool] | None:

@@ -15,6 +15,7 @@ from mailwright.audience import enrolments, lists, subscription_events
 from mailwright.audience.contact_fields import normalize_email
 from mailwright.audience.enrolments import SuppressedAddress
 from mailwright.audience.lists import GENERAL
+from mailwright.audience.objections import has_objected
 from mailwright.audience.suppressions import ALL_MESSAGES
 from mailwright.domain.clock import DAY, SECOND, Clock, Instant
 from mailwright.domain.errors import NotFound
@@ -258,6 +259,12 @@ async def subscribe(
     return subscribed
 
 
+async def lift_objection(tx: Runner, tenant_id: int, email: str, *, source: str, now: Instant) -> None:
+    """Undo the unsubscribe from all bulk email by an imported file, because the contact has agreed since."""
+    if await has_objected(tx, tenant_id, email, GENERAL):
+        await resubscribe(tx, tenant_id, email, GENERAL, source=source, now=now)
+
+
 async def activate(tx: Runner, tenant_id: int, email: str, *, source: str, now: Instant) -> None:
     """Reactivate a contact by decision of an operator. Unsubscribes from single lists stay."""
     contact = _contact_row((tenant_id, normalize_email(email)))
@@ -456,6 +463,7 @@ class ContactStatusService:
         now = self._clock.now()
         async with self._database.write() as tx:
             await lists.require(tx, tenant_id, list_key)
+            await lift_objection(tx, tenant_id, email, source=source, now=now)
             is_new = bool(await subscribe(tx, tenant_id, [email], list_key, source=source, now=now))
             await record_audit_entry(
                 tx, now, tenant_id, email, actor=actor, action="contact.subscribe", list_key=list_key

@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -10,6 +11,7 @@ import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from mailwright.actions.imports import import_preview_response, import_response
+from mailwright.app.system_emails import make_double_opt_in
 from mailwright.audience import export, lists, segments
 from mailwright.audience.export import ExportSelection
 from mailwright.audience.importing.columns import SKIPPED, ImportColumn
@@ -26,7 +28,7 @@ from mailwright.cli.output import aside, out, print_json, print_rows
 from mailwright.domain.errors import InvalidInput
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
-from mailwright.texts.subscription_answers import answers_text
+from mailwright.texts.subscription_answers import answers_text, import_answers_text
 
 INTERRUPTED = 130  # The exit code that shells use after Ctrl-C.
 
@@ -93,6 +95,14 @@ def import_command(
         bool,
         typer.Option("--keep-subscriptions", help="Keep subscriptions of contacts for whom the file says no."),
     ] = False,
+    ask: Annotated[
+        bool,
+        typer.Option(
+            "--ask",
+            help="Send a confirmation email to contacts who did not answer; without --confirmed, also to those who "
+            "said yes. The list must use double opt-in.",
+        ),
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show how the first rows would be imported, and store nothing.")
     ] = False,
@@ -110,6 +120,7 @@ def import_command(
         basis,
         starts_sequences=start_sequences,
         keeps_subscriptions=keep_subscriptions,
+        asks=ask,
     )
     if dry_run:
         _show_preview(run(lambda at: _preview(at, tenant, file, purpose)), as_json=as_json)
@@ -169,7 +180,8 @@ async def _preview(at: Installation, tenant: str, file: Path, purpose: ImportOpt
 
 async def _import(at: Installation, tenant: str, file: Path, purpose: ImportOptions, report: Path) -> Import:
     owner = await find_tenant(at, tenant)
-    imports = Imports(at.database, at.clock, largest=at.settings.import_bytes)
+    double_opt_in = partial(make_double_opt_in, at.settings, at.database, at.clock)
+    imports = Imports(at.database, at.clock, largest=at.settings.import_bytes, double_opt_in=double_opt_in)
     with as_csv(file, largest=at.settings.import_bytes) as readable:
         purpose = replace(purpose, other_sheets=readable.other_sheets)
         await _create_list(at, owner.id, purpose, imports, readable.path)
@@ -207,7 +219,9 @@ async def _is_known(at: Installation, tenant_id: int, list_key: str) -> bool:
 
 def _counts(done: Import) -> str:
     counts = f"{done.added} added, {done.changed} changed, {done.unchanged} unchanged, {done.refused} refused"
-    return f"{counts}, {done.repeated} repeated." if done.repeated else f"{counts}."
+    counts = f"{counts}, {done.repeated} repeated." if done.repeated else f"{counts}."
+    answers = import_answers_text(done)
+    return f"{counts} {answers}" if answers else counts
 
 
 def _chosen(columns: list[str]) -> dict[str, str]:

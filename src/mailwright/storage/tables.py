@@ -544,6 +544,12 @@ imports = Table(
     Column("changed", BigInteger, nullable=False),
     Column("unchanged", BigInteger, nullable=False),
     Column("refused", BigInteger, nullable=False),
+    # Contacts whom the import subscribed or asked for a confirmation, and the answers of its rows to the newsletter.
+    Column("subscribed", BigInteger, nullable=False, server_default=text("0")),
+    Column("asked", BigInteger, nullable=False, server_default=text("0")),
+    Column("said_no", BigInteger, nullable=False, server_default=text("0")),
+    Column("unanswered", BigInteger, nullable=False, server_default=text("0")),
+    Column("unreadable", BigInteger, nullable=False, server_default=text("0")),
     Column("created_at", Timestamp, nullable=False),
     Column("updated_at", Timestamp, nullable=False),
     Column("finished_at", Timestamp),

@@ -1,8 +1,9 @@
 """The answers to the newsletter in an imported file, in sentences."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
+from mailwright.audience.importing.imports import Import
 from mailwright.audience.importing.subscription_answers import SubscriptionAnswer
 from mailwright.domain.translation import gettext, lazy_gettext, number_text
 
@@ -20,3 +21,24 @@ def answers_text(answers: Mapping[SubscriptionAnswer, int]) -> str:
         "Newsletter: {yes} said yes, {no} said no, {empty} gave no answer, {unreadable} wrote neither yes nor no",
         **{each.value: number_text(answers.get(each, 0)) for each in SubscriptionAnswer},
     )
+
+
+def import_figures(done: Import) -> Iterator[tuple[str, int]]:
+    """Return what an import did with subscriptions and which answers it read, as labels and numbers.
+
+    There are none for a file that asks nothing and is imported without a list.
+    """
+    if done.plan.list_key is not None:
+        yield gettext("Subscribed"), done.subscribed
+    if done.plan.asks:
+        yield gettext("Asked by email"), done.asked
+    if done.plan.asks_subscription:
+        yield gettext("Said no"), done.said_no
+        yield gettext("No answer"), done.unanswered
+        if done.unreadable:
+            yield gettext("Neither yes nor no"), done.unreadable
+
+
+def import_answers_text(done: Import) -> str:
+    """Return `Subscribed: 3. Said no: 2.`, or an empty string."""
+    return " ".join(f"{label}: {number_text(number)}." for label, number in import_figures(done))

@@ -7,14 +7,20 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from mailwright.app.system_emails import render_branded
 from mailwright.audience import contacts, lists
+from mailwright.audience.double_opt_in import ConfirmationLinks, DoubleOptIn
 from mailwright.audience.importing.columns import suggest_target
 from mailwright.audience.importing.imports import Import, Imports
 from mailwright.audience.importing.plan import ImportOptions
 from mailwright.audience.importing.subscription_answers import SubscriptionAnswer, read_answer
 from mailwright.audience.legal_basis import LegalBasis, LegalBasisRecord
+from mailwright.audience.objections import find_objections
+from mailwright.audience.status import ContactStatusService
+from mailwright.domain.errors import InvalidInput
+from mailwright.domain.unsubscribe_tokens import UnsubscribeTokens
 from mailwright.storage.tables import contacts as contacts_table
-from mailwright.storage.tables import subscriptions
+from mailwright.storage.tables import messages, subscriptions
 from tests.builders import DEFAULT_TENANT, Bench
 from tests.campaigns import NEWS, CampaignHarness, join
 
@@ -26,7 +32,23 @@ CONTENT = {"subject": "News", "body": '<p>Hello</p><a href="{{ unsubscribe_url }
 @pytest.fixture
 async def imports(bench: Bench) -> Imports:
     await lists.create(bench.database, bench.clock, DEFAULT_TENANT, NEWS)
-    return Imports(bench.database, bench.clock)
+
+    async def double_opt_in() -> DoubleOptIn:
+        return make_double_opt_in(bench)
+
+    return Imports(bench.database, bench.clock, double_opt_in=double_opt_in)
+
+
+def make_double_opt_in(bench: Bench) -> DoubleOptIn:
+    links = ConfirmationLinks("https://mail.example.com", UnsubscribeTokens("a secret of sixteen letters or more"))
+    return DoubleOptIn(bench.database, bench.clock, links, render_branded)
+
+
+async def confirmation_emails(bench: Bench) -> list[str]:
+    """Return who was sent a confirmation email."""
+    async with bench.database.read() as tx:
+        rows = await tx.execute(select(messages.c.to_email).where(messages.c.subject.contains("onfirm")))
+    return sorted(row.to_email for row in rows)
 
 
 def a_file(folder: Path, *lines: str) -> Path:
@@ -151,10 +173,104 @@ async def test_no_ends_a_subscription_and_says_so_unless_kept(bench: Bench, impo
     assert await recipients(bench, lists=[NEWS]) == ["cyd@example.com"]
 
 
-async def test_later_yes_subscribes_a_contact_who_said_no(bench: Bench, imports: Imports, tmp_path: Path) -> None:
+@pytest.mark.parametrize("later", ["email", "email,Newsletter?"])
+async def test_later_import_respects_a_no(bench: Bench, imports: Imports, tmp_path: Path, later: str) -> None:
+    first, _ = await import_(imports, a_file(tmp_path, "email,Newsletter?", "ada@example.com,no", "bob@example.com,"))
+    assert (first.added, first.said_no, first.unanswered, first.subscribed) == (2, 1, 1, 0)
+    answer = ",yes" if "," in later else ""
+    done, remarks = await import_(
+        imports, a_file(tmp_path, later, f"ada@example.com{answer}", f"bob@example.com{answer}")
+    )
+    assert remarks["ada@example.com"] == "said no before (people.csv, line 2, Newsletter?: no); stays unsubscribed"
+    assert (done.subscribed, done.unchanged, done.changed) == (1, 1, 1)
+    assert sorted(await subscribers(bench)) == ["bob@example.com"]
+
+
+async def test_no_is_an_unsubscribe_with_its_record_and_time(bench: Bench, imports: Imports, tmp_path: Path) -> None:
+    await import_(imports, a_file(tmp_path, "email,Newsletter?", "ada@example.com,нет"))
+    details = await contacts.load_details(bench.database, DEFAULT_TENANT, "ada@example.com")
+    [membership] = details.lists
+    assert (membership.subscribed_at, membership.unsubscribed_at) == (None, bench.clock.now())
+    async with bench.database.read() as tx:
+        [objection] = (await find_objections(tx, DEFAULT_TENANT, ["ada@example.com"]))["ada@example.com"]
+    assert (objection.list_key, objection.proof) == (NEWS, "people.csv, line 2, Newsletter?: нет")
+
+
+async def test_no_counts_for_other_lists_unless_the_file_says_yes(
+    bench: Bench, imports: Imports, tmp_path: Path
+) -> None:
+    await lists.create(bench.database, bench.clock, DEFAULT_TENANT, "offers")
     await import_(imports, a_file(tmp_path, "email,Newsletter?", "ada@example.com,no"))
-    await import_(imports, a_file(tmp_path, "email,Newsletter?", "ada@example.com,yes"))
-    assert sorted(await subscribers(bench)) == ["ada@example.com"]
+    _, remarks = await import_(imports, a_file(tmp_path, "email", "ada@example.com"), list_key="offers")
+    assert remarks["ada@example.com"].startswith("not subscribed, because they said no to the list news before (people")
+    done, _ = await import_(imports, a_file(tmp_path, "email,Newsletter?", "ada@example.com,yes"), list_key="offers")
+    assert done.subscribed == 1
+
+
+async def test_no_without_a_list_ends_all_bulk_email(bench: Bench, imports: Imports, tmp_path: Path) -> None:
+    await join(bench.database, ["ada@example.com", "bob@example.com"])
+    path = a_file(tmp_path, "email,Newsletter?", "ada@example.com,no", "cyd@example.com,no")
+    kept, remarks = await import_(imports, path, list_key=None, keeps_subscriptions=True)
+    assert remarks["ada@example.com"].startswith("stays subscribed, as chosen for this import")
+    _, remarks = await import_(imports, path, list_key=None)
+    assert remarks["ada@example.com"].startswith("unsubscribed from all bulk email; not subscribed, because")
+    assert remarks["cyd@example.com"].startswith("said no before (people.csv, line 3, Newsletter?: no)")
+    again, _ = await import_(imports, path, list_key=None)
+    assert (kept.added, again.unchanged) == (1, 2)
+    _, remarks = await import_(imports, a_file(tmp_path, "email", "cyd@example.com"))
+    assert remarks["cyd@example.com"].startswith("said no before")
+    assert await recipients(bench, lists=[NEWS]) == ["bob@example.com"]
+
+
+async def test_only_a_confirmation_or_a_stated_consent_lifts_a_no(
+    bench: Bench, imports: Imports, tmp_path: Path
+) -> None:
+    people = ["ada@example.com", "bob@example.com", "cyd@example.com"]
+    await import_(imports, a_file(tmp_path, "email,Newsletter?", *(f"{email},no" for email in people)), list_key=None)
+    double_opt_in = make_double_opt_in(bench)
+    for email in people[:2]:
+        assert await double_opt_in.subscribe(DEFAULT_TENANT, email, NEWS, source="ada")  # has to confirm
+    await double_opt_in.confirm(DEFAULT_TENANT, "ada@example.com", NEWS)
+    stated = ContactStatusService(bench.database, bench.clock)
+    await stated.subscribe(DEFAULT_TENANT, "cyd@example.com", NEWS, source="ada")
+    assert await recipients(bench, lists=[NEWS]) == ["ada@example.com", "cyd@example.com"]
+
+
+async def test_contacts_without_an_answer_are_asked(bench: Bench, imports: Imports, tmp_path: Path) -> None:
+    await lists.edit(bench.database, bench.clock, DEFAULT_TENANT, NEWS, requires_confirmation=True, actor="ada")
+    await import_(imports, a_file(tmp_path, "email,Newsletter?", "fay@example.com,no"), is_confirmed=True)
+    await ContactStatusService(bench.database, bench.clock).bounce(DEFAULT_TENANT, "gil@example.com", source="test")
+    lines = ["ada@example.com,yes", "bob@example.com,no", "cyd@example.com,", "dan@example.com,maybe"]
+    path = a_file(tmp_path, "email,Newsletter?", *lines, "fay@example.com,yes", "gil@example.com,")
+    done, remarks = await import_(imports, path, asks=True, is_confirmed=True)
+    counts = (done.subscribed, done.asked, done.said_no, done.unanswered, done.unreadable)
+    assert counts == (1, 3, 1, 2, 1)
+    assert remarks["dan@example.com"].startswith("gets a confirmation email; not subscribed by this row")
+    asked = ["cyd@example.com", "dan@example.com", "fay@example.com"]
+    assert await confirmation_emails(bench) == asked
+    await import_(imports, path, asks=True, is_confirmed=True)  # nobody is asked twice
+    assert await confirmation_emails(bench) == asked
+    assert await recipients(bench, lists=[NEWS]) == ["ada@example.com"]
+
+
+async def test_interrupted_import_asks_everybody_once(bench: Bench, imports: Imports, tmp_path: Path) -> None:
+    await lists.edit(bench.database, bench.clock, DEFAULT_TENANT, NEWS, requires_confirmation=True, actor="ada")
+    path = a_file(tmp_path, "email", "ada@example.com", "bob@example.com")
+    begun = await imports.begin(DEFAULT_TENANT, path, ImportOptions(NEWS, asks=True))
+    stopped = imports.run(begun, path)
+    await anext(stopped)  # the rows are stored, nobody is asked yet
+    await stopped.aclose()
+    assert await confirmation_emails(bench) == []
+    continued = await imports.begin(DEFAULT_TENANT, path, ImportOptions(NEWS, asks=True))
+    done = [each async for each in imports.run(continued, path)][-1]
+    assert (done.import_id, done.asked) == (begun.import_id, 2)
+    assert await confirmation_emails(bench) == ["ada@example.com", "bob@example.com"]
+
+
+async def test_asking_needs_a_list_with_double_opt_in(imports: Imports, tmp_path: Path) -> None:
+    path = a_file(tmp_path, "email", "ada@example.com")
+    with pytest.raises(InvalidInput, match="does not use double opt-in"):
+        await imports.begin(DEFAULT_TENANT, path, ImportOptions(NEWS, asks=True))
 
 
 async def test_preview_counts_the_answers(imports: Imports, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from mailwright.access.roles import Role
 from mailwright.app.wiring import Engine
 from mailwright.audience import contacts, lists, segments, suppressions
 from mailwright.audience.contacts import ContactChange
+from mailwright.audience.status import ContactStatusService
 from mailwright.domain.clock import HOUR, ManualClock
 from mailwright.outbox import tenants
 from mailwright.web.app import create_app
@@ -54,6 +55,7 @@ async def some_contacts(bench: Bench, *names: str, tenant_id: int = DEFAULT_TENA
 
 async def test_selected_contacts_are_tagged_and_added_to_list(grace: Visit, bench: Bench) -> None:
     await a_list(bench.database)
+    statuses = ContactStatusService(bench.database, bench.clock)
     emails = await some_contacts(bench, "a", "b", "c")
     await post(grace, PATHS[0], [*emails[:2], "nobody@example.com"], action="tag", tag="vip", next="/contacts?tag=old")
     assert "2 contacts tagged vip. 1 contact not changed" in grace.flash
@@ -62,6 +64,10 @@ async def test_selected_contacts_are_tagged_and_added_to_list(grace: Visit, benc
         assert list((await contacts.load_details(bench.database, DEFAULT_TENANT, email)).tags) == tags
     await post(grace, PATHS[0], emails[:1], action="list", list="news")
     assert grace.flash.startswith("1 contact added to the list.")
+    await statuses.unsubscribe(DEFAULT_TENANT, emails[1], "news", source="test")
+    await post(grace, PATHS[0], emails, action="list", list="news")
+    assert "2 contacts added to the list." in grace.flash
+    assert "1 contact not changed: b@example.com unsubscribed or said no." in grace.flash
     await post(grace, PATHS[0], emails, action="tag", tag="two, tags")
     assert "without a comma" in grace.flash
     await post(grace, PATHS[0], [], action="suppress")

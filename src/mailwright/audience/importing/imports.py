@@ -7,8 +7,8 @@ stops, the next one continues with the first record that is not stored yet.
 import asyncio
 import gc
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from operator import itemgetter
@@ -20,6 +20,7 @@ from sqlalchemy import ColumnElement, Row, insert, select, update
 
 from mailwright.audience import lists
 from mailwright.audience.contact_fields import InvalidContact
+from mailwright.audience.double_opt_in import DoubleOptIn, DoubleOptInRequest
 from mailwright.audience.importing.plan import (
     MAX_FILE_BYTES,
     ImportOptions,
@@ -35,6 +36,7 @@ from mailwright.audience.importing.repeats import MAX_COMPARED
 from mailwright.audience.importing.report import ImportReport, ReportLine, format_report_lines
 from mailwright.audience.importing.rows import ContactRow, RowReader
 from mailwright.audience.importing.store import (
+    ANSWER_COUNTS,
     REPEATED,
     ContactValues,
     ImportTarget,
@@ -43,14 +45,16 @@ from mailwright.audience.importing.store import (
     contact_values,
     store_batch,
 )
+from mailwright.audience.objections import IMPORT_SOURCE
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.domain.ids import uuid7
 from mailwright.outbox import audit_log
+from mailwright.outbox.pending_erasures import ErasurePending
 from mailwright.storage.database import Database
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
-from mailwright.storage.tables import imports
+from mailwright.storage.tables import contacts, imports, subscriptions
 from mailwright.storage.tables import lists as lists_table
 
 LOCK_IMPORT = statement("mailwright.audience", "lock_import")
@@ -59,6 +63,8 @@ RECORD_PROGRESS = statement("mailwright.audience", "record_progress")
 # Large enough that the commit takes little of the time, small enough that other writers do not wait long.
 BATCH_SIZE: Final = 10_000
 # The outcomes whose counts are stored. All other rows repeat an address.
+# Confirmation emails that are written in one transaction.
+_ASKED_AT_ONCE: Final = 50
 _COUNTED: Final = (RowOutcome.ADDED, RowOutcome.CHANGED, RowOutcome.UNCHANGED, RowOutcome.REFUSED)
 
 
@@ -86,9 +92,19 @@ class Import:
     changed: int
     unchanged: int
     refused: int
+    subscribed: int
+    asked: int
+    said_no: int
+    unanswered: int
+    unreadable: int
     created_at: Instant
     updated_at: Instant
     finished_at: Instant | None
+
+    @property
+    def source(self) -> str:
+        """Return the source that subscriptions and unsubscribes by this import record."""
+        return f"{IMPORT_SOURCE}{self.import_id}"
 
     @property
     def repeated(self) -> int:
@@ -109,10 +125,19 @@ class _ImportBatch:
 
 
 class Imports:
-    def __init__(self, database: Database, clock: Clock, *, largest: int = MAX_FILE_BYTES) -> None:
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        *,
+        largest: int = MAX_FILE_BYTES,
+        double_opt_in: Callable[[], Awaitable[DoubleOptIn]] | None = None,
+    ) -> None:
+        """Create the service. `double_opt_in` writes the confirmation emails of imports that ask."""
         self._database = database
         self._clock = clock
         self._largest = largest
+        self._double_opt_in = double_opt_in
 
     async def preview(self, tenant_id: int, path: Path, options: ImportOptions) -> ImportPreview:
         """Return the first rows as an import would store them. Nothing is stored."""
@@ -148,7 +173,7 @@ class Imports:
             "fingerprint": print_,
             "size_bytes": size,
             "plan": stored,
-            **dict.fromkeys(("records", "read_bytes", "report_bytes", *_COUNTED), 0),
+            **dict.fromkeys(("records", "read_bytes", "report_bytes", *_COUNTED, *ANSWER_COUNTS), 0),
             "created_at": now,
             "updated_at": now,
         }
@@ -184,6 +209,8 @@ class Imports:
                     current = await storing
                 batch = following
                 yield current
+        if current.plan.asks:
+            await self._ask(current)
         yield await self._finish(current, ImportReport(report))
 
     async def find(self, tenant_id: int, import_id: str) -> Import:
@@ -212,15 +239,24 @@ class Imports:
 
     async def _check(self, tenant_id: int, options: ImportOptions) -> None:
         if options.list_key is None:
+            if options.asks:
+                raise InvalidInput("Choose the list for which the contacts are asked.", field="list")
             return
         async with self._database.read() as tx:
             await lists.require(tx, tenant_id, options.list_key)
             matching = (lists_table.c.tenant_id == tenant_id, lists_table.c.list_key == options.list_key)
             rows = await tx.execute(select(lists_table.c.requires_confirmation).where(*matching))
-        if rows and rows[0].requires_confirmation and not options.is_confirmed:
+        requires_confirmation = bool(rows and rows[0].requires_confirmation)
+        if options.asks and not requires_confirmation:
+            raise InvalidInput(
+                "The list {list_key} does not use double opt-in, so nobody can be asked. Change the list first.",
+                field="ask",
+                list_key=options.list_key,
+            )
+        if requires_confirmation and not options.is_confirmed and not options.asks:
             raise InvalidInput(
                 "The list {list_key} requires confirmation. Mark the import as confirmed if these contacts "
-                "have already confirmed elsewhere.",
+                "have already confirmed elsewhere, or ask them by email.",
                 field="confirmed",
                 list_key=options.list_key,
             )
@@ -228,6 +264,31 @@ class Imports:
     async def _store(self, current: Import, batch: _ImportBatch, report: ImportReport) -> Import:
         now = self._clock.now()
         return await self._database.transact(lambda tx: _store(tx, current, batch, report, now))
+
+    async def _ask(self, current: Import) -> None:
+        """Write the confirmation emails. After an interruption, the next run continues with the contacts not asked."""
+        assert self._double_opt_in is not None
+        assert current.plan.list_key is not None
+        double_opt_in = await self._double_opt_in()
+        s, last = subscriptions.c, 0
+        waiting = (
+            select(s.id, s.source, contacts.c.email)
+            .join_from(subscriptions, contacts, contacts.c.id == s.contact_key)
+            .where(s.tenant_id == current.tenant_id, s.list_key == current.plan.list_key)
+            .where(s.is_pending.is_(True), s.subscribed_at.is_(None), s.source.startswith(current.source))
+            .order_by(s.id)
+            .limit(_ASKED_AT_ONCE)
+        )
+        while True:
+            async with self._database.write() as tx:
+                rows = await tx.execute(waiting.where(s.id > last))
+                for row in rows:
+                    request = DoubleOptInRequest(current.tenant_id, row.email, current.plan.list_key)
+                    with suppress(ErasurePending):
+                        await double_opt_in.request_confirmation(tx, request, source=row.source)
+                    last = row.id
+            if not rows:
+                return
 
     async def _finish(self, current: Import, report: ImportReport) -> Import:
         now = self._clock.now()
@@ -307,18 +368,21 @@ def _make_batch(
 async def _store(tx: Runner, current: Import, batch: _ImportBatch, report: ImportReport, now: Instant) -> Import:
     if [row.records for row in await tx.run(LOCK_IMPORT, id=current.id)] != [current.records]:
         raise ImportRunsElsewhere
-    plan, source = current.plan, f"import:{current.import_id}"
+    plan = current.plan
     target = ImportTarget(
         current.tenant_id,
         plan.list_key,
-        source,
+        current.source,
         now,
         plan.legal_basis,
         plan.starts_sequences,
         plan.keeps_subscriptions,
         current.file_name,
+        plan.asks,
+        plan.is_confirmed,
     )
-    results = await store_batch(tx, batch.contacts, batch.stored, target)
+    result = await store_batch(tx, batch.contacts, batch.stored, target)
+    results = result.rows
     lines = [_final_line(line, results) for line in batch.lines] if results else batch.lines
     content = format_report_lines(lines) if results else batch.report
     counts = Counter(map(itemgetter(2), lines))
@@ -329,8 +393,9 @@ async def _store(tx: Runner, current: Import, batch: _ImportBatch, report: Impor
         report_bytes=report.write(current.report_bytes, content),
         updated_at=now,
         **{outcome.value: getattr(current, outcome.value) + counts[outcome] for outcome in _COUNTED},
+        **{name: getattr(current, name) + result.counts[name] for name in ANSWER_COUNTS},
     )
-    names = ("records", "read_bytes", "report_bytes", *(outcome.value for outcome in _COUNTED))
+    names = ("records", "read_bytes", "report_bytes", *(outcome.value for outcome in _COUNTED), *ANSWER_COUNTS)
     values = {name: getattr(progress, name) for name in names}
     await tx.count(RECORD_PROGRESS, **values, id=current.id, now=now)
     return progress

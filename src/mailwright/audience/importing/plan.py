@@ -47,6 +47,7 @@ class ImportOptions:
     other_sheets: tuple[str, ...] = ()  # the sheets of a spreadsheet that are not imported
     starts_sequences: bool = False  # whether new subscribers enter the sequences that the list starts
     keeps_subscriptions: bool = False  # of subscribers for whom the file says no
+    asks: bool = False  # whether contacts who have not agreed get a confirmation email; the list uses double opt-in
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,8 @@ class ImportPlan:
     rows: int = 0  # in the file, without the header
     starts_sequences: bool = False
     keeps_subscriptions: bool = False
+    asks: bool = False
+    is_confirmed: bool = True  # whether a yes, or a file without answers, subscribes without a confirmation
 
     @property
     def asks_subscription(self) -> bool:
@@ -81,6 +84,8 @@ class ImportPlan:
             "rows": self.rows,
             "startsSequences": self.starts_sequences,
             "keepsSubscriptions": self.keeps_subscriptions,
+            "asks": self.asks,
+            "isConfirmed": self.is_confirmed,
         }
 
     @classmethod
@@ -98,6 +103,8 @@ class ImportPlan:
             stored["rows"],
             stored["startsSequences"],
             stored.get("keepsSubscriptions", False),
+            stored.get("asks", False),
+            stored.get("isConfirmed", True),
         )
 
 
@@ -145,6 +152,8 @@ def make_plan(path: Path, options: ImportOptions, *, largest: int = MAX_FILE_BYT
         counter.rows,
         options.starts_sequences,
         options.keeps_subscriptions,
+        options.asks,
+        options.is_confirmed or not options.asks,
     )
 
 

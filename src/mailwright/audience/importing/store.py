@@ -1,11 +1,13 @@
 """Store a batch of rows as contacts in one transaction. An import never reactivates or resubscribes a contact.
 
 New contacts are added. Known contacts get the values of the file, and are subscribed only if they never were before.
-Their status, suppressions and unsubscribes stay as they are.
+Their status, suppressions and unsubscribes stay as they are. A no is stored as an unsubscribe, so that later imports
+respect it.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
@@ -16,10 +18,12 @@ from mailwright.audience.enrolments import enrol_subscribers
 from mailwright.audience.importing.rows import ContactRow
 from mailwright.audience.importing.subscription_answers import SubscriptionAnswer
 from mailwright.audience.legal_basis import LegalBasisRecord
+from mailwright.audience.objections import Objection, find_objections
 from mailwright.audience.status import apply_facts, unsubscribe_fact
 from mailwright.audience.tracking_consent import REFUSED
 from mailwright.domain.clock import Instant
 from mailwright.domain.ids import uuid7s
+from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.outbox.pending_erasures import find_erasing
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
@@ -27,8 +31,10 @@ from mailwright.storage.statements import statement
 _PACKAGE = "mailwright.audience"
 
 ADD_IMPORTED = statement(_PACKAGE, "add_imported")
+ASK_IMPORTED = statement(_PACKAGE, "ask_imported")
 CHANGE_IMPORTED = statement(_PACKAGE, "change_imported")
 ERASED_IMPORTED = statement(_PACKAGE, "erased_imported")
+SUBSCRIBED_ANYWHERE = statement(_PACKAGE, "subscribed_anywhere")
 SUBSCRIBE_IMPORTED = statement(_PACKAGE, "subscribe_imported")
 SUPPRESSED_IMPORTED = statement(_PACKAGE, "suppressed_imported")
 KNOWN_CONTACTS = statement(_PACKAGE, "known_contacts")
@@ -64,6 +70,8 @@ class ImportTarget:
     starts_sequences: bool = False  # whether new subscribers enter the sequences that the list starts
     keeps_subscriptions: bool = False  # of subscribers for whom the file says no
     file_name: str = ""
+    asks: bool = False  # whether contacts who have not agreed are asked to confirm by email
+    is_confirmed: bool = True  # a yes, or a file without answers, subscribes; otherwise these contacts are asked, too
 
     def source_of(self, contact: ContactRow) -> str:
         """Return the record of a subscription: the import and, if the file asks, its file, line, column and answer."""
@@ -74,10 +82,32 @@ ERASED: Final = "erased on request; only the contact can subscribe again"
 ERASING: Final = "is being erased on request, which is not finished"
 DELETED: Final = "the contact was deleted and stays deleted"
 ENDED: Final = "unsubscribed from the list"
+ENDED_ALL: Final = "unsubscribed from all bulk email"
 KEPT: Final = "stays subscribed, as chosen for this import"
+SAID_NO: Final = "said no before ({proof}); stays unsubscribed"
+SAID_NO_ELSEWHERE: Final = "not subscribed, because they said no to the list {list_key} before ({proof})"
+ASKED: Final = "gets a confirmation email"
 REPEATED: Final = "the same address as on an earlier line"
 RowResult = tuple[RowOutcome, str]
 _ADDED: Final[RowResult] = (RowOutcome.ADDED, "")
+
+
+@dataclass(frozen=True, slots=True)
+class BatchResult:
+    """The results of a batch by address (an address without a result was added), and its numbers by column."""
+
+    rows: dict[str, RowResult] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+
+
+# The columns of the numbers, by the answer that they count.
+_COUNTS: Final = {
+    SubscriptionAnswer.NO: "said_no",
+    SubscriptionAnswer.EMPTY: "unanswered",
+    SubscriptionAnswer.UNREADABLE: "unreadable",
+}
+ANSWER_COUNTS: Final = ("subscribed", "asked", *_COUNTS.values())
+
 # The stored values: address, name, locale, time zone, attributes as JSON.
 ContactValues = tuple[str, str | None, str | None, str | None, str]
 
@@ -97,17 +127,19 @@ def contact_values(contacts: Iterable[ContactRow]) -> list[ContactValues]:
 
 async def store_batch(
     tx: Runner, contacts: Mapping[str, ContactRow], stored: Sequence[ContactValues], target: ImportTarget
-) -> dict[str, RowResult]:
-    """Store a batch and return the results by address. An address without a result was added."""
+) -> BatchResult:
+    """Store a batch."""
     if not contacts:
-        return {}
+        return BatchResult()
+    counts = Counter(_COUNTS[contact.answer] for contact in contacts.values() if contact.answer in _COUNTS)
     ids = uuid7s(target.now, len(stored))
     rows = [(contact_id, *values) for contact_id, values in zip(ids, stored, strict=True)]
     added = await tx.count(ADD_IMPORTED, contacts=rows, tenant_id=target.tenant_id, erasure=ERASURE, now=target.now)
     results: dict[str, RowResult] = {}
     settled: set[str] = set()
+    asked_again: set[str] = set()
     if added < len(contacts):
-        results, settled = await _update_known(tx, contacts, rows, added, target)
+        results, settled, asked_again = await _update_known(tx, contacts, rows, added, target)
     await _remark_suppressed(tx, contacts, results, target)
     tagged = [
         (email, tag)
@@ -117,25 +149,86 @@ async def store_batch(
     ]
     if tagged:
         await tx.count(TAG_IMPORTED, tags=tagged, tenant_id=target.tenant_id)
-    to_subscribe = [
-        (email, target.source_of(contact))
+    await _record_objections(tx, contacts, results, settled, target)
+    agreed = {
+        email: target.source_of(contact)
         for email, contact in contacts.items()
-        if email not in settled and _wants_subscription(contact)
-    ]
-    if to_subscribe and target.list_key is not None:
-        await tx.count(
-            SUBSCRIBE_IMPORTED,
-            contacts=to_subscribe,
-            tenant_id=target.tenant_id,
-            list_key=target.list_key,
-            now=target.now,
-        )
-        if target.starts_sequences:
-            joined = [email for email, _ in to_subscribe]
-            await enrol_subscribers(tx, target.tenant_id, joined, target.list_key, now=target.now)
+        if _wants_subscription(contact) and target.is_confirmed and email not in settled | asked_again
+    }
+    counts["subscribed"] = await _subscribe(tx, agreed, target)
+    unclear = {
+        email: target.source_of(contact)
+        for email, contact in contacts.items()
+        if contact.answer is not SubscriptionAnswer.NO and email not in settled and email not in agreed
+    }
+    counts["asked"] = await _mark_for_confirmation(tx, unclear, results, target)
     await _record_legal_basis(tx, contacts, results, target)
     await _record_consents(tx, contacts, results, target)
-    return results
+    return BatchResult(results, counts)
+
+
+async def _subscribe(tx: Runner, sources: Mapping[str, str], target: ImportTarget) -> int:
+    """Subscribe addresses, each with its source, and return how many were not subscribed before."""
+    if not sources or target.list_key is None:
+        return 0
+    rows = list(sources.items())
+    subscribed = await tx.count(
+        SUBSCRIBE_IMPORTED, contacts=rows, tenant_id=target.tenant_id, list_key=target.list_key, now=target.now
+    )
+    if target.starts_sequences:
+        await enrol_subscribers(tx, target.tenant_id, list(sources), target.list_key, now=target.now)
+    return subscribed
+
+
+async def _mark_for_confirmation(
+    tx: Runner, sources: Mapping[str, str], results: dict[str, RowResult], target: ImportTarget
+) -> int:
+    """Mark the contacts who get a confirmation email after the rows are stored, and return their number."""
+    if not sources or not target.asks or target.list_key is None:
+        return 0
+    rows = list(sources.items())
+    place = {"tenant_id": target.tenant_id, "list_key": target.list_key}
+    asked = await tx.run(ASK_IMPORTED, contacts=rows, **place)
+    for row in asked:
+        outcome, why = results.get(row.email, _ADDED)
+        outcome = RowOutcome.CHANGED if outcome is RowOutcome.UNCHANGED else outcome
+        results[row.email] = (outcome, "; ".join(filter(None, (why, ASKED))))
+    return len(asked)
+
+
+async def _record_objections(
+    tx: Runner,
+    contacts: Mapping[str, ContactRow],
+    results: dict[str, RowResult],
+    settled: set[str],
+    target: ImportTarget,
+) -> None:
+    """Store each no as an unsubscribe from the list or, for an import without a list, from all bulk email."""
+    said_no = [
+        email for email, contact in contacts.items() if contact.answer is SubscriptionAnswer.NO and email not in settled
+    ]
+    if not said_no:
+        return
+    if target.list_key is None:
+        rows = await tx.run(SUBSCRIBED_ANYWHERE, contacts=[(email,) for email in said_no], tenant_id=target.tenant_id)
+        remark = KEPT if target.keeps_subscriptions else ENDED_ALL
+        subscribers = {row.email for row in rows}
+        for email in subscribers:
+            outcome = results.get(email, _ADDED)[0]
+            results[email] = (outcome, remark)
+        if target.keeps_subscriptions:
+            said_no = [email for email in said_no if email not in subscribers]
+    facts = [
+        unsubscribe_fact(
+            target.tenant_id,
+            email,
+            target.list_key or GENERAL,
+            source=target.source_of(contacts[email]),
+            at=target.now,
+        )
+        for email in said_no
+    ]
+    await apply_facts(tx, facts, target.now)
 
 
 async def _record_consents(
@@ -185,8 +278,11 @@ async def _update_known(
     rows: Sequence[tuple[str | None, ...]],
     added: int,
     target: ImportTarget,
-) -> tuple[dict[str, RowResult], set[str]]:
-    """Update known contacts. Return their results, and the addresses whose subscription must not change."""
+) -> tuple[dict[str, RowResult], set[str], set[str]]:
+    """Update known contacts.
+
+    Return their results, the addresses whose subscription must not change, and those who said no before and yes now.
+    """
     addresses = [row[:2] for row in rows]
     known = await tx.run(KNOWN_CONTACTS, contacts=addresses, tenant_id=target.tenant_id, list_key=target.list_key)
     results: dict[str, RowResult] = {}
@@ -198,8 +294,9 @@ async def _update_known(
     settled = set(results)
     erasing = await find_erasing(tx, [(target.tenant_id, row.email) for row in known if row.deleted_at is not None])
     tags = await _known_tags(tx, [row for row in known if contacts[row.email].tags])
+    objections = await find_objections(tx, target.tenant_id, [row.email for row in known])
     changes = []
-    refusals: list[tuple[str, str]] = []  # addresses of subscribers for whom the file says no, and the record of it
+    asked_again: set[str] = set()
     for row in known:
         contact = contacts[row.email]
         if row.deleted_at is not None:
@@ -208,32 +305,47 @@ async def _update_known(
             settled.add(row.email)
             continue
         change = _change(row, contact)
-        wants = _wants_subscription(contact)
+        if change is not None:
+            changes.append(change)
+        said_no = _earlier_no(row, contact, objections.get(row.email, ()), target)
+        wants = _wants_subscription(contact) and said_no is None
         is_subscribed = target.list_key is not None and not row.listed and wants
         is_new = change is not None or is_subscribed or not tags.get(row.id, set()).issuperset(contact.tags)
         is_new = is_new or (target.legal_basis is not None and wants and row.legal_basis != target.legal_basis.basis)
-        if change is not None:
-            changes.append(change)
-        if row.listed in (SUBSCRIBED, UNSUBSCRIBED):
+        remark = _remark(row.status, row.listed) if said_no is None else said_no
+        says_no = contact.answer is SubscriptionAnswer.NO
+        is_on_list = row.listed in (SUBSCRIBED, PENDING)
+        if said_no is not None and contact.answer is SubscriptionAnswer.YES and target.asks:
+            asked_again.add(row.email)
+        elif said_no is not None or row.listed == UNSUBSCRIBED or (row.listed == SUBSCRIBED and not says_no):
             settled.add(row.email)
-        remark = _remark(row.status, row.listed)
-        if contact.answer is SubscriptionAnswer.NO and row.listed in (SUBSCRIBED, PENDING):
-            if target.keeps_subscriptions and not str(row.listed_by).startswith(target.source):
-                remark = KEPT
-            else:
-                refusals.append((row.email, target.source_of(contact)))
-                is_new, remark = True, ENDED
-        outcome = RowOutcome.CHANGED if is_new else RowOutcome.UNCHANGED
-        results[row.email] = (outcome, remark)
+        elif says_no and is_on_list and _keeps_subscription(row, target):
+            settled.add(row.email)
+            remark = KEPT
+        elif says_no:
+            is_new, remark = True, ENDED if is_on_list else remark
+        results[row.email] = (RowOutcome.CHANGED if is_new else RowOutcome.UNCHANGED, remark)
     if changes:
         await tx.count(CHANGE_IMPORTED, contacts=changes)
-    if target.list_key is not None:
-        facts = [
-            unsubscribe_fact(target.tenant_id, email, target.list_key, source=source, at=target.now)
-            for email, source in refusals
-        ]
-        await apply_facts(tx, facts, target.now)
-    return results, settled
+    return results, settled, asked_again
+
+
+def _keeps_subscription(row: Any, target: ImportTarget) -> bool:
+    """Return whether a no leaves the subscription. One that an earlier row of the same file made always ends."""
+    return target.keeps_subscriptions and not str(row.listed_by).startswith(target.source)
+
+
+def _earlier_no(row: Any, contact: ContactRow, objections: Sequence[Objection], target: ImportTarget) -> str | None:
+    """Return the remark about an earlier file that says no, or None if this file may subscribe the contact.
+
+    A no counts for its list whatever a later file says, and for other lists unless the file says yes for them.
+    """
+    for each in objections:
+        if each.applies_to(target.list_key):
+            return SAID_NO.format(proof=each.proof)
+    if objections and row.listed is None and contact.answer is None and target.list_key is not None:
+        return SAID_NO_ELSEWHERE.format(list_key=objections[0].list_key, proof=objections[0].proof)
+    return None
 
 
 def _wants_subscription(contact: ContactRow) -> bool:

@@ -7,8 +7,9 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from mailwright.app.wiring import Engine
-from mailwright.audience import contacts, erasure, lists, suppressions
+from mailwright.audience import contacts, eligibility, erasure, lists, suppressions
 from mailwright.audience.contacts import ContactChange
+from mailwright.audience.eligibility import Exclusion
 from mailwright.domain.errors import InvalidInput, MailwrightError
 from mailwright.domain.translation import gettext
 from mailwright.texts.times import count_text
@@ -78,6 +79,14 @@ async def _contact_work(engine: Engine, visitor: Visitor, form: Fields) -> tuple
 
     async def add_to_list(email: str) -> None:
         await contacts.find_by_email(database, tenant_id, email)
+        async with database.read() as tx:
+            found = await eligibility.find_opt_out(tx, tenant_id, email, form["list"])
+        if found is Exclusion.UNSUBSCRIBED:
+            raise InvalidInput(
+                "{email} unsubscribed or said no. Only they, or you on the page of the contact, can subscribe them "
+                "again.",
+                email=email,
+            )
         double_opt_in = await engine.double_opt_in()
         await double_opt_in.subscribe(tenant_id, email, form["list"], source=actor, actor=actor)
 

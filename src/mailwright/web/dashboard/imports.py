@@ -23,7 +23,7 @@ from mailwright.audience.importing.value_formats import LABELS
 from mailwright.audience.legal_basis import LegalBasisRecord, legal_basis_record
 from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.domain.translation import gettext, lazy_gettext, lazy_pgettext
-from mailwright.texts.subscription_answers import ANSWER_LABELS
+from mailwright.texts.subscription_answers import ANSWER_LABELS, import_figures
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.labels import legal_basis_options
 from mailwright.web.dashboard.lists import unused_list_key
@@ -172,7 +172,7 @@ async def _result_values(request: Request, engine: Engine, visitor: Visitor, imp
         refused = await result_cache_of(request).get((gettext("refused rows"), import_id), read_refused)
     every = await lists.list_all(engine.database, visitor.tenant_id, with_archived=True)
     list_ = next((each for each in every if each.list_key == found.plan.list_key), None)
-    return {"each": found, "list": list_, "refused": refused}
+    return {"each": found, "list": list_, "refused": refused, "answers": [*import_figures(found)]}
 
 
 async def create_list(engine: Engine, visitor: Visitor, name: str) -> str:
@@ -226,7 +226,7 @@ async def _preview(
     purpose = _purpose(form, titles, visitor)
     try:
         seen = await engine.import_uploads.preview_staged(
-            visitor.tenant_id, form["file"], replace(purpose, is_confirmed=True)
+            visitor.tenant_id, form["file"], replace(purpose, is_confirmed=True, asks=False)
         )
     except InvalidInput as problem:
         error = error or problem
@@ -240,7 +240,7 @@ async def _preview(
         "encodings": _encodings(seen if not form["encoding"] else None),
         "list_names": await _list_names(engine, visitor),
         "delimiter": DELIMITER_NAMES[seen.plan.file_format.delimiter] if seen else "",
-        "asks_agreement": not purpose.is_confirmed and await _requires_confirmation(engine, visitor, purpose.list_key),
+        "asks_agreement": await _requires_confirmation(engine, visitor, purpose.list_key),
         "starts_sequence": await _starts_sequence(engine, visitor, purpose.list_key),
         "answer_labels": ANSWER_LABELS,
         "unreadable": "; ".join(f"{line} ({row.proof})" for line, row in seen.first_unreadable) if seen else "",
@@ -282,6 +282,7 @@ def _purpose(form: Fields, titles: tuple[str, ...], visitor: Visitor) -> ImportO
         other_sheets=sheets,
         starts_sequences=bool(form["startSequences"]),
         keeps_subscriptions=bool(form["keepSubscriptions"]),
+        asks=bool(form["ask"]),
     )
 
 
