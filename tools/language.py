@@ -53,7 +53,7 @@ BANNED = {
 # Where a banned word is the right one: protocols, products, characters of the alphabet, and names that clients use
 # (routes, JSON fields, stored keys).
 ALLOWED = re.compile(
-    r"journal[_ ]mode|/journal\b|tags=\[.journal.\]|.journal.: .audit-log.|.journal. is .audit|journal(,| =) conn"
+    r"journal[_ ]mode|/journal\b|.journal.: .audit-log.|.journal. is .audit|journal(,| =) conn"
     r"|mail (server|client|transfer|transport|program|system|failure|delivery)|junk mail|Apple Mail|e-mail|\*Mail Send"
     r"|mailto|mail_from|Mail::DKIM|(?-i:\bMAIL\b)|Return-Path|\bmail\.[a-z]*\.?(example|css|send|py|html|gmail|_domainkey|ru)"
     r"|mail/(progress|send)|[/~]mail\b|hooks/mail|mail-(light|dark)|[\"']mails?[\"']|to view a mail"
@@ -62,7 +62,7 @@ ALLOWED = re.compile(
     r"|\?:(in\|)?mail|\|mail\)|e\?mail|(returned|delayed|rejected) mail|mail could not be"
     r"|capital letters?|ASCII letters|[0-9]+ letters|letters of other|(sixteen|smaller|Other) letters|make a letter"
     r"|with a letter|numbers, (then )?.?letters|.letters.: .a.|KEY_PREFIX = .letter."
-    r"|fate: Inclusion|fate=decision|.fate.\]|deeds: list|deeds=entries|\(.deed.|.deeds.|for good replies"
+    r"|fate: Inclusion|fate=decision|.fate.\]|deeds: list|deeds=found|.deeds.|for good replies"
     # Test data: replies of servers, texts of emails, names in other libraries.
     r"|your mail (looks|did)|too many mails|mail at a rate|takes no mail|rate of mail|text of our mail|deliver mail"
     r"|this mail as a member|(message: |-> |return |import |From, )Mail\b|helpers\.mail|email,Mail|:mail\"|\[mail\]"

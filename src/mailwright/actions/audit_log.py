@@ -13,7 +13,7 @@ from mailwright.schemas.base import ResponseModel, Time
 from mailwright.schemas.paging import Page
 from mailwright.sources.api.fields import Matching
 
-noun = Noun("audit-log", "The audit log: who did what.", "/v1/journal", role=Role.ADMIN)
+noun = Noun("audit-log", "The audit log: who did what.", "/v1/audit-log", role=Role.ADMIN)
 
 
 class AuditLogPage(Page):
@@ -33,7 +33,14 @@ class AuditEntryResponse(ResponseModel):
     created_at: Time
 
 
+class AuditEntryListResponse(ResponseModel):
+    entries: list[AuditEntryResponse]
+    next_cursor: str | None
+
+
 class AuditLogResponse(ResponseModel):
+    """The audit log under the names of earlier versions."""
+
     deeds: list[AuditEntryResponse]
     next_cursor: str | None
 
@@ -47,7 +54,7 @@ def _details(entry: AuditEntryResponse) -> Iterator[str]:
     spans_tenants=True,
     help="List the actions of users, API keys and the console.",
     shown=Table(
-        "deeds",
+        "entries",
         {
             "Time ({zone}) and actor!": lambda each: TwoLines(time_of("created_at")(each), each.actor),
             "Action and subject": lambda each: TwoLines(f"{each.action}  {each.subject}", ", ".join(_details(each))),
@@ -55,9 +62,21 @@ def _details(entry: AuditEntryResponse) -> Iterator[str]:
         nothing="The audit log is empty.",
     ),
 )
-async def show(at: Context, page: AuditLogPage) -> AuditLogResponse:
+async def list_audit_log(at: Context, page: AuditLogPage) -> AuditEntryListResponse:
     """List the audit log, latest first."""
     entries = await list_entries(
-        at.database.reader, tenant_id=at.owner_id, limit=page.limit, before=page.before("deed"), subject=page.subject
+        at.database.reader,
+        tenant_id=at.owner_id,
+        limit=page.limit,
+        before=page.before("audit-entry"),
+        subject=page.subject,
     )
-    return AuditLogResponse(deeds=entries, next_cursor=page.next_cursor("deed", [entry.id for entry in entries]))
+    following = page.next_cursor("audit-entry", [entry.id for entry in entries])
+    return AuditEntryListResponse(entries=entries, next_cursor=following)
+
+
+@noun.get("/v1/journal", deprecated=True)
+async def show(at: Context, page: AuditLogPage) -> AuditLogResponse:
+    """List the audit log. Use `GET /v1/audit-log`, which calls the entries `entries`."""
+    found = await list_audit_log(at, page)
+    return AuditLogResponse(deeds=found.entries, next_cursor=found.next_cursor)

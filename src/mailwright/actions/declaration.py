@@ -216,6 +216,7 @@ class DeclaredAction:
     result: type[ResponseModel] | None  # None: no result, a file, or a dict of any form
     file_body: FileBody | None
     is_csv: bool  # whether the result is a `CsvFile`
+    deprecated: bool  # whether another action has taken its place
     csv: "DeclaredAction | None"  # makes the file that the command writes with --csv
 
     @property
@@ -335,6 +336,7 @@ class Noun:
         command_defaults: Mapping[str, Any] | None = None,
         body: FileBody | None = None,
         csv: Callable[..., Awaitable[CsvFile]] | None = None,
+        deprecated: bool = False,
     ) -> Callable[[Run], Run]:
         """Declare an action. Python refuses a declaration without `scope` and `audit` when its module is imported.
 
@@ -386,6 +388,7 @@ class Noun:
                 result=result,
                 file_body=body,
                 is_csv=hints["return"] is CsvFile,
+                deprecated=deprecated,
                 csv=None if csv is None else self.find(csv),
             )
             self.actions.append(action)

@@ -114,7 +114,7 @@ async def test_campaign_is_created_started_sent_and_reported(api: Api, bench: Be
     ]
     for row in rows:
         assert (await api.client.get(f"/v1/email/{row[3]}")).json()["to"] == row[0].lstrip("'")
-    entries = (await api.client.get("/v1/journal", params={"subject": campaign_id})).json()["deeds"]
+    entries = (await api.client.get("/v1/audit-log", params={"subject": campaign_id})).json()["entries"]
     assert [(entry["actor"], entry["action"]) for entry in entries] == [
         ("api", "campaign.start"),
         ("api", "campaign.create"),
@@ -302,7 +302,7 @@ async def test_foreign_campaign_is_404_and_wrong_state_is_409(api: Api) -> None:
     await acted(api, campaign_id, "extend", {}, 409)
     await acted(api, campaign_id, "winner", {"version": "A"}, 409)
     assert (await shown(api, campaign_id))["status"] == "DRAFT"
-    assert (await api.stranger.get("/v1/journal")).json() == {"deeds": [], "nextCursor": None}
+    assert (await api.stranger.get("/v1/audit-log")).json() == {"entries": [], "nextCursor": None}
 
 
 # While the campaign is being sent.
@@ -328,7 +328,7 @@ async def test_failures_are_listed_retried_and_accepted(api: Api, bench: Bench) 
     await bench.drain(ScriptedProvider(REFUSAL))
     assert (await shown(api, campaign_id))["failedCount"] == 1
     assert (await acted(api, campaign_id, "accept-failures"))["status"] == "SENT"
-    actions = [entry["action"] for entry in (await api.client.get("/v1/journal")).json()["deeds"]]
+    actions = [entry["action"] for entry in (await api.client.get("/v1/audit-log")).json()["entries"]]
     assert actions[:2] == ["campaign.accept_failures", "campaign.retry_failed"]
 
 
@@ -356,7 +356,7 @@ async def test_messages_in_doubt_are_listed_and_resolved_together(api: Api, benc
     await bench.drain(provider)
     assert (await shown(api, campaign_id))["status"] == "SENT"
     assert (await acted(api, campaign_id, "in-doubt/resolve", {"as": "close"}))["resolved"] == 0
-    entries = (await api.client.get("/v1/journal")).json()["deeds"]
+    entries = (await api.client.get("/v1/audit-log")).json()["entries"]
     assert entries[1]["action"] == "campaign.resolve_in_doubt"
     assert (entries[1]["detail"]["as"], entries[1]["detail"]["messages"]) == ("sent", 1)
 

@@ -42,7 +42,7 @@ class Agents:
             yield client
 
     async def actions(self) -> list[tuple[str, str]]:
-        entries = (await self.api.client.get("/v1/journal")).json()["deeds"]
+        entries = (await self.api.client.get("/v1/audit-log")).json()["entries"]
         return [(entry["actor"], entry["action"]) for entry in entries]
 
 

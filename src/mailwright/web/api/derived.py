@@ -39,6 +39,7 @@ def make_router(noun: Noun) -> APIRouter:
             role=action.role,
             takes_password=noun.takes_password,
             status_code=action.status,
+            deprecated=action.deprecated or None,
             openapi_extra=_body(action),
             responses=describe_files(("text/csv",), *_problems(action))
             if action.is_csv

@@ -71,7 +71,7 @@ TOOLS: Final = (
     RouteTool("list_templates", "GET", "/v1/templates", "List the templates."),
     RouteTool("show_template", "GET", "/v1/templates/{templateId}", "Show a template with its source."),
     RouteTool("preview_template", "POST", "/v1/templates/{templateId}/preview", "Render a template with values."),
-    RouteTool("audit_log", "GET", "/v1/journal", "Show who changed what, latest first."),
+    RouteTool("audit_log", "GET", "/v1/audit-log", "Show who changed what, latest first."),
     RouteTool(
         "create_sequence_draft",
         "POST",

@@ -1,0 +1,32 @@
+"""HTTP API of the audit log, under its name and its former name."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from mailwright.domain.clock import ManualClock
+from mailwright.storage.database import Database
+from tests.api import Api, an_api
+
+
+@pytest.fixture
+async def api(database: Database, clock: ManualClock) -> AsyncIterator[Api]:
+    async with an_api(database, clock) as api:
+        yield api
+
+
+async def test_former_path_lists_the_same_entries(api: Api) -> None:
+    for key in ("news", "offers"):
+        await api.client.post("/v1/lists", json={"listKey": key})
+    page = (await api.client.get("/v1/audit-log", params={"limit": 1})).json()
+    [entry] = page["entries"]
+    assert (entry["action"], entry["subject"]) == ("list.create", "offers")
+    assert (await api.client.get("/v1/journal", params={"limit": 1})).json() == {
+        "deeds": page["entries"],
+        "nextCursor": page["nextCursor"],
+    }
+    following = await api.client.get("/v1/audit-log", params={"cursor": page["nextCursor"]})
+    assert following.json()["entries"][0]["subject"] == "news"
+    operations = (await api.client.get("/openapi.json")).json()["paths"]
+    assert operations["/v1/journal"]["get"]["deprecated"] is True
+    assert "deprecated" not in operations["/v1/audit-log"]["get"]
