@@ -62,9 +62,9 @@ RECORD_PROGRESS = statement("mailwright.audience", "record_progress")
 
 # Large enough that the commit takes little of the time, small enough that other writers do not wait long.
 BATCH_SIZE: Final = 10_000
-# The outcomes whose counts are stored. All other rows repeat an address.
 # Confirmation emails that are written in one transaction.
 _ASKED_AT_ONCE: Final = 50
+# The outcomes whose counts are stored. All other rows repeat an address.
 _COUNTED: Final = (RowOutcome.ADDED, RowOutcome.CHANGED, RowOutcome.UNCHANGED, RowOutcome.REFUSED)
 
 
