@@ -132,6 +132,20 @@ async def test_remote_campaign_reports_are_shown_and_written(far: Commands, api:
     assert (early.code, early.err.startswith("--after-minutes")) == (2, True)
 
 
+async def test_remote_mailouts_are_listed_shown_and_reported(far: Commands, api: Api) -> None:
+    assert "No mailouts yet." in (await far.ok("mailout", "list")).out
+    run = await api.engine.mailout_runs.accept(1, "0" * 32, actor="test")
+    listed = (await far.ok("mailout", "list", COLUMNS="200")).out
+    assert (run.mailout_id in listed, "○ accepted" in listed, "No worker is running" in listed) == (True, True, True)
+    assert (await far.ok("mailout", "show", run.mailout_id, "--json")).json["errors"] == []
+    assert "○ accepted  00000000" in (await far.ok("mailout", "show", run.mailout_id)).out
+    await far.ok("mailout", "report", run.mailout_id, "people.csv")
+    written = (far.folder / "people.csv").read_text().splitlines()
+    assert written == (await far.ok("mailout", "report", run.mailout_id)).out.splitlines()
+    local = await far.run("mailout", "send", "0" * 32)
+    assert (local.code, "only on the machine" in local.err) == (2, True)
+
+
 async def test_remote_rules_reports_and_logs_are_those_of_the_key(far: Commands) -> None:
     assert (await far.ok("retention", "set", "events", "30", "--yes")).out.endswith("is on for default: 30 days.\n")
     [events] = [each for each in (await far.ok("retention", "show", "--json")).json if each["days"]]

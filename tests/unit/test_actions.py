@@ -24,7 +24,6 @@ HAND_WRITTEN = {
     "contacts": 2,
     "dropin.segment": 3,
     "email": 3,
-    "mailouts": 3,
     "progress": 1,
     "reports": 1,
     "restricted_tenants": 2,

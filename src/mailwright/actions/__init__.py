@@ -26,6 +26,7 @@ MODULES: Final = {
     "image": "images",
     "key": "keys",
     "list": "lists",
+    "mailout": "mailouts",
     "message": "messages",
     "notify": "notifications",
     "provider": "providers",

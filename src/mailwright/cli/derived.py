@@ -48,7 +48,18 @@ from mailwright.cli import remote
 from mailwright.cli.exit_codes import NEGATIVE
 from mailwright.cli.json_input import json_object, parse_json
 from mailwright.cli.opening import Installation, find_tenant, run, show_zone_of
-from mailwright.cli.options import Csv, CsvTarget, Json, Tenant, TenantOrAll, Yes, command, confirm, group
+from mailwright.cli.options import (
+    Csv,
+    CsvFileTarget,
+    CsvTarget,
+    Json,
+    Tenant,
+    TenantOrAll,
+    Yes,
+    command,
+    confirm,
+    group,
+)
 from mailwright.cli.output import aside, clock_time, display, out, print_json, print_rows, two_lines, write_parts
 from mailwright.domain.clock import to_instant
 from mailwright.domain.errors import InvalidInput
@@ -96,15 +107,15 @@ def make_command(action: DeclaredAction) -> Callable[..., None]:
     fields = action.fields
 
     def run_command(**given: Any) -> None:
-        as_json = given.pop("as_json")
+        as_json = given.pop("as_json", False)
         tenant = tenants.DEFAULT if "tenant" in fields else given.pop("tenant", tenants.DEFAULT)
         if action.question is not None:
             confirm(action.question.format_map(given), yes=given.pop("yes"))
         path = {name: given.pop(name) for name in action.parameters}
         chosen = {name: given.pop(name) for name in action.noun.local_settings}
         target, wants_csv = given.pop("target", None), given.pop("as_csv", False)
-        if action.csv is not None and wants_csv:
-            perform(action.csv, _values(action.csv, given), path=path, tenant=tenant, target=target)
+        if (csv := action if action.is_csv else action.csv if wants_csv else None) is not None:
+            perform(csv, _values(csv, given), path=path, tenant=tenant, target=target)
             return
         if target is not None:
             raise typer.BadParameter("needs --csv", param_hint="FILE")
@@ -121,6 +132,8 @@ def make_command(action: DeclaredAction) -> Callable[..., None]:
             metavar="FILE", exists=True, dir_okay=False, help=action.file_body.help, show_default=False
         )
         parameters.append(_parameter("upload", Annotated[Path, argument]))
+    if action.is_csv:
+        parameters.append(_parameter("target", CsvFileTarget, default=None))
     if action.csv is not None:
         parameters += [_parameter("target", CsvTarget, default=None), _parameter("as_csv", Csv, default=False)]
     parameters += [
@@ -137,7 +150,8 @@ def make_command(action: DeclaredAction) -> Callable[..., None]:
     if not (action.finds_tenant or action.is_platform):
         whose, default = (TenantOrAll, None) if action.spans_tenants else (Tenant, tenants.DEFAULT)
         parameters.append(_parameter("tenant", whose, default=default))
-    parameters.append(_parameter("as_json", Json, default=False))
+    if not action.is_csv:
+        parameters.append(_parameter("as_json", Json, default=False))
     run_command.__name__, run_command.__doc__ = action.name, action.help or action.description
     run_command.__annotations__ = {each.name: each.annotation for each in parameters}
     run_command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

@@ -13,6 +13,7 @@ from mailwright.domain.errors import (
     MailwrightError,
     NotDurable,
 )
+from mailwright.texts.sentences import sentence
 
 NEGATIVE: Final = 1
 USAGE: Final = 2
@@ -65,11 +66,6 @@ def report_error(error: BaseException, option_name: Callable[[str], str] = str) 
                 f"Unexpected error: {type(error).__name__}: {error}",
                 "This is a bug in Mailwright. Run the command again with MAILWRIGHT_DEBUG=1 and report the traceback.",
             )
-
-
-def sentence(text: str) -> str:
-    """Capitalise the text and end it with a full stop."""
-    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '!', '?')) else '.'}"
 
 
 def _with_fields(error: InvalidInput, option_name: Callable[[str], str]) -> list[str]:

@@ -11,6 +11,9 @@ from mailwright.domain.record_state import RecordState
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Write CSV.")]
+CsvFileTarget = Annotated[
+    Path | None, typer.Argument(metavar="[FILE]", help="The file to write.", show_default="stdout")
+]
 CsvTarget = Annotated[
     Path | None, typer.Argument(metavar="[FILE]", help="The file that --csv writes.", show_default="stdout")
 ]

@@ -3,6 +3,7 @@
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import httpx
@@ -213,6 +214,8 @@ async def places(api: Api) -> dict[str, str]:
     named |= {"outboxId": message}
     named |= {"notificationId": "1"}
     named |= {"approvalId": await _request_approval(api)}
+    mailout = await api.engine.mailout_runs.accept(1, token_hex(16), actor="test")
+    named |= {"mailoutId": mailout.mailout_id}
     return {**named, **platform, "webhookId": webhook, "deliveryId": delivery}
 
 

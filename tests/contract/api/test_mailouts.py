@@ -128,6 +128,23 @@ async def test_run_shows_missing_worker_until_one_runs(served: Served) -> None:
     assert (await served.api.client.get(f"/v1/mailouts/{answer['runId']}")).json()["wait"] is None
 
 
+async def test_run_names_its_errors_and_what_notion_was_told(served: Served) -> None:
+    served.bench.subscribe("ada@example.com", "éva@example.com")
+    run = await served.bench.finish(await served.bench.send(served.bench.page()))
+    shown = (await served.api.client.get(f"/v1/mailouts/{run.mailout_id}")).json()
+    assert [(each["stage"], each["email"]) for each in shown["errors"]] == [("send", "éva@example.com")]
+    assert (shown["reported"]["Failed Count"], shown["counts"]["failed"]) == (1, 1)
+
+
+async def test_paused_run_is_shown_as_paused(served: Served) -> None:
+    served.bench.subscribe("ada@example.com")
+    run = await served.bench.send(served.bench.page())
+    await served.bench.work()
+    await served.api.client.post(f"/v1/campaigns/{run.mailout_id}/pause")
+    [listed] = (await served.api.client.get("/v1/mailouts")).json()["mailouts"]
+    assert (listed["status"], listed["shownStatus"]) == ("sending", "paused")
+
+
 async def test_deleted_page_is_an_error_of_the_sent_run(served: Served) -> None:
     served.bench.subscribe("ada@example.com")
     page = served.bench.page()

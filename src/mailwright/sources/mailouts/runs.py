@@ -159,14 +159,12 @@ class MailoutRuns:
         return run
 
     async def find(self, mailout_id: str, *, tenant_id: int | None) -> MailoutRun:
-        if not is_uuid(mailout_id):
-            raise NotFound
         mine = mailouts.c.mailout_id == mailout_id
         if tenant_id is not None:
             mine &= mailouts.c.tenant_id == tenant_id
-        runs = await self._select(mine, limit=1)
+        runs = await self._select(mine, limit=1) if is_uuid(mailout_id) else []
         if not runs:
-            raise NotFound
+            raise NotFound("There is no run with this id.")
         return runs[0]
 
     async def list_runs(self, *, tenant_id: int | None, limit: int, before: int = 2**63 - 1) -> list[MailoutRun]:

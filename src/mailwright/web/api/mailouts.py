@@ -1,32 +1,38 @@
-"""HTTP routes of mailouts: send a Notion page, and show the runs."""
+"""The route that sends a Notion page as a mailout. Administrators call it, so it is not an action."""
 
 from collections.abc import Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import Request
-from starlette.responses import Response, StreamingResponse
+from pydantic import Field
+from starlette.responses import Response
 
-from mailwright.access.roles import Scope
+from mailwright.actions.mailouts import MailoutResponse, mailout_responses
 from mailwright.domain.errors import NotPossibleNow
-from mailwright.schemas.mailouts import MailoutListResponse, MailoutRequest, MailoutResponse, mailout_response
-from mailwright.schemas.recipient_report import recipients_csv
+from mailwright.sources.api.fields import RequestModel
 from mailwright.sources.api.validation import FieldError, parse_strict
-from mailwright.sources.campaigns import report
-from mailwright.sources.mailouts.progress import progress_of
 from mailwright.sources.mailouts.refusals import ALREADY_SENT
 from mailwright.sources.mailouts.runs import MailoutRun, MailoutRunStatus, RunError
-from mailwright.sources.mailouts.wait_reasons import find_waits
 from mailwright.web.api.administrator import MailoutSenderDep
-from mailwright.web.api.caller import CallerDep, Credential
-from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_files, describe_responses
-from mailwright.web.api.paging import PageQuery
+from mailwright.web.api.caller import Credential
+from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
 from mailwright.web.api.routes import Routes
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.errors import problem
 from mailwright.web.state import EngineDep
 
 router = Routes(tags=["mailouts"])
+
+
+class MailoutRequest(RequestModel):
+    notion_page_id: Annotated[str, Field(min_length=1, max_length=2_000, description="Id or URL of the Notion page.")]
+    override_sender_rules: Annotated[
+        bool,
+        Field(
+            description="Send even if the rules of the large mailbox providers are not met. The audit log records it."
+        ),
+    ] = False
 
 
 class MailoutsNotConfigured(NotPossibleNow):
@@ -55,49 +61,8 @@ async def send(request: Request, engine: EngineDep, sender: MailoutSenderDep) ->
     run = await mailouts.send(wanted.notion_page_id, actor=sender.actor, overrides_rules=wanted.override_sender_rules)
     if run.status is MailoutRunStatus.REFUSED:
         return _refusal(run, await mailouts.list_errors(run))
-    waits = await find_waits(engine.database, engine.clock, [run])
-    return json_response(mailout_response(run, None, waits.get(run.key)), HTTPStatus.ACCEPTED)
-
-
-@router.get("/v1/mailouts", scope=Scope.READ, responses=describe_responses({HTTPStatus.OK: MailoutListResponse}))
-async def list_mailouts(engine: EngineDep, caller: CallerDep, page: PageQuery) -> Response:
-    """List the mailouts, latest first."""
-    runs = await engine.mailout_runs.list_runs(
-        tenant_id=caller.tenant_id, limit=page.limit, before=page.before("mailout")
-    )
-    tallies = await progress_of(engine.database, engine.clock, runs)
-    waits = await find_waits(engine.database, engine.clock, runs)
-    return json_response(
-        MailoutListResponse(
-            mailouts=[mailout_response(run, tallies.get(run.key), waits.get(run.key)) for run in runs],
-            next_cursor=page.next_cursor("mailout", [run.key for run in runs]),
-        )
-    )
-
-
-@router.get(
-    "/v1/mailouts/{mailoutId}",
-    scope=Scope.READ,
-    responses=describe_responses({HTTPStatus.OK: MailoutResponse}, HTTPStatus.NOT_FOUND),
-)
-async def show(mailoutId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Show the progress of a mailout, or why it was refused."""
-    run = await engine.mailout_runs.find(mailoutId, tenant_id=caller.tenant_id)
-    tallies = await progress_of(engine.database, engine.clock, [run])
-    waits = await find_waits(engine.database, engine.clock, [run])
-    return json_response(mailout_response(run, tallies.get(run.key), waits.get(run.key)))
-
-
-@router.get(
-    "/v1/mailouts/{mailoutId}/report.csv",
-    scope=Scope.READ,
-    responses=describe_files(("text/csv",), HTTPStatus.NOT_FOUND),
-)
-async def report_of(mailoutId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Download the result of every recipient as CSV: email, status, error_message, message_id, sent_at and others."""
-    run = await engine.mailout_runs.find(mailoutId, tenant_id=caller.tenant_id)
-    rows = report.report_rows(engine.database, run.campaign_key or 0)
-    return StreamingResponse(recipients_csv(rows), media_type="text/csv; charset=utf-8")
+    [accepted] = await mailout_responses(engine.database, engine.clock, [run])
+    return json_response(accepted, HTTPStatus.ACCEPTED)
 
 
 def _translated(body: Any) -> Any:

@@ -19,9 +19,10 @@ from mailwright.sources.articles.assembly import PublishStatus, Slice, assemble
 from mailwright.sources.articles.compose import compose
 from mailwright.sources.articles.slice_input import SliceRefused
 from mailwright.sources.articles.slices import SlicePositionTaken
+from mailwright.texts.sentences import sentence
 from mailwright.web.dashboard.campaigns_forms import local_time, utc_text
 from mailwright.web.dashboard.editor_preview import EditorPreview
-from mailwright.web.dashboard.forms import FORM, Errors, Fields, field_errors, read_fields, sentence
+from mailwright.web.dashboard.forms import FORM, Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.shell import PageRoute, page, redirect
 from mailwright.web.session import EditorDep, Visitor
 from mailwright.web.state import EngineDep

@@ -48,6 +48,7 @@ from mailwright.sources.campaigns.unfinished_content import TEMPLATE_FIELD
 from mailwright.sources.campaigns.variants import UNKNOWN_TEMPLATE, CampaignNotStartable
 from mailwright.texts.buckets import BUCKET_LABELS, retry_text
 from mailwright.texts.explanations import GUARD_ACTIONS, guard_finding_text
+from mailwright.texts.sentences import sentence
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.advice import ADVICE, FIX_PAGES, FixPage
 from mailwright.web.dashboard.campaigns_compose import steps_of
@@ -61,7 +62,7 @@ from mailwright.web.dashboard.campaigns_forms import (
     variables_text,
 )
 from mailwright.web.dashboard.campaigns_repeat import find_repeat
-from mailwright.web.dashboard.forms import Errors, Fields, read_fields, sentence
+from mailwright.web.dashboard.forms import Errors, Fields, read_fields
 from mailwright.web.dashboard.messages import RESOLUTIONS, resolution_of
 from mailwright.web.dashboard.readiness import readiness_of, with_readiness
 from mailwright.web.dashboard.shell import PageRoute, email_frame, fragment, page, redirect, render_part

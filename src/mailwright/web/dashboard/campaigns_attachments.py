@@ -13,8 +13,8 @@ from mailwright.sources.api.requests import parse_file
 from mailwright.sources.api.validation import RequestInvalid
 from mailwright.sources.campaigns.attachments import read_content
 from mailwright.sources.campaigns.records import Actor
+from mailwright.texts.sentences import sentence
 from mailwright.web.dashboard.email_parts import download
-from mailwright.web.dashboard.forms import sentence
 from mailwright.web.dashboard.shell import PageRoute, redirect
 from mailwright.web.session import EditorDep, ViewerDep, Visitor
 from mailwright.web.state import EngineDep

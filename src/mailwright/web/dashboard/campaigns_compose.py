@@ -32,6 +32,7 @@ from mailwright.sources.campaigns.definition import CampaignDefinition
 from mailwright.sources.campaigns.records import Actor, Campaign
 from mailwright.sources.campaigns.test_send import CampaignTestSend, render_variants
 from mailwright.sources.campaigns.variants import CampaignNotStartable
+from mailwright.texts.sentences import sentence
 from mailwright.web.dashboard.campaigns_designs import create_design, list_designs
 from mailwright.web.dashboard.campaigns_forms import (
     VERBATIM,
@@ -45,7 +46,7 @@ from mailwright.web.dashboard.campaigns_forms import (
     variant_rows,
 )
 from mailwright.web.dashboard.editor_preview import EditorPreview
-from mailwright.web.dashboard.forms import Errors, Fields, field_sentence, read_fields, sentence
+from mailwright.web.dashboard.forms import Errors, Fields, field_sentence, read_fields
 from mailwright.web.dashboard.pasted_links import LINKS_REPLACED, with_shared_links
 from mailwright.web.dashboard.shell import PageRoute, fragment, page, redirect
 from mailwright.web.dashboard.templates_new import template_id_for

@@ -21,11 +21,12 @@ from mailwright.schemas.composer import PreviewedEmail, TestedEmail
 from mailwright.sources.api.messages import RequestContext
 from mailwright.sources.api.validation import parse
 from mailwright.sources.campaigns.test_send import SUBJECT_PREFIX
+from mailwright.texts.sentences import sentence
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.advice import FIX_PAGES
 from mailwright.web.dashboard.composed_email import ComposedRendering, render_document
-from mailwright.web.dashboard.forms import read_fields, sentence
+from mailwright.web.dashboard.forms import read_fields
 from mailwright.web.dashboard.json_route import JsonRoute
 from mailwright.web.dashboard.shell import PageRoute, email_frame, page
 from mailwright.web.request_ids import request_id_of

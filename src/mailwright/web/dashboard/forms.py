@@ -8,6 +8,7 @@ from fastapi import Request
 from mailwright.domain.errors import InvalidInput, MailwrightError
 from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.sources.api.validation import FieldError, RequestInvalid
+from mailwright.texts.sentences import sentence
 
 # The key of an error that concerns the whole form.
 FORM: Final = "form"
@@ -84,9 +85,3 @@ def field_sentence(error: FieldError) -> str:
     if error.code == "TOO_FEW" and last in _TOO_FEW:
         return _TOO_FEW[last]
     return gettext("This field is required.") if error.code in _MISSING else sentence(error.message)
-
-
-def sentence(text: str) -> str:
-    """Return the text with a capital letter at the start and a full stop at the end."""
-    text = text.strip()
-    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '!', '?', '…')) else '.'}" if text else ""

@@ -27,10 +27,11 @@ from mailwright.sources.sequences.definition import StepKind, TriggerKind
 from mailwright.sources.sequences.records import StoredSequence
 from mailwright.sources.sequences.triggers import check_feed
 from mailwright.sources.sequences.versions import published_from
+from mailwright.texts.sentences import sentence
 from mailwright.texts.sequence_documents import STEP_TITLES, TRIGGER_TITLES, kind_of, trigger_kind
 from mailwright.web.dashboard import sequences_document as documents
 from mailwright.web.dashboard.campaigns_designs import create_design, list_designs
-from mailwright.web.dashboard.forms import FORM, Errors, Fields, field_errors, field_sentence, read_fields, sentence
+from mailwright.web.dashboard.forms import FORM, Errors, Fields, field_errors, field_sentence, read_fields
 from mailwright.web.dashboard.property_conditions import conditions_text
 from mailwright.web.dashboard.segments import attribute_suggestions, filter_choices
 from mailwright.web.dashboard.segments_forms import FilterForm, apply_action, filter_form_from, filter_form_of

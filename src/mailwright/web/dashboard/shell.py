@@ -39,11 +39,11 @@ from mailwright.texts import explanations, sending_readiness
 from mailwright.texts.ab_tests import ab_test_state_text, metric_text
 from mailwright.texts.buckets import BUCKET_LABELS, BUCKET_NOTES
 from mailwright.texts.explanations import ExplanationText
+from mailwright.texts.sentences import sentence
 from mailwright.texts.times import count_text, distance, weekday_text
 from mailwright.web.dashboard import labels
 from mailwright.web.dashboard.assets import asset
 from mailwright.web.dashboard.explanation_links import action_links
-from mailwright.web.dashboard.forms import sentence
 from mailwright.web.dashboard.navigation import NavItem, item_at, items_for
 from mailwright.web.dashboard.readiness import FIX_PATHS
 from mailwright.web.dashboard.script_texts import script_texts

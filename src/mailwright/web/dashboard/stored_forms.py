@@ -23,7 +23,8 @@ from mailwright.pipeline.senders import parse_mailbox
 from mailwright.providers.protocol import ProviderCheck
 from mailwright.providers.smtp.settings import SmtpAuth, SmtpSettings
 from mailwright.providers.smtp.url import parse_smtp_url
-from mailwright.web.dashboard.forms import FORM, Errors, Fields, field_errors, sentence
+from mailwright.texts.sentences import sentence
+from mailwright.web.dashboard.forms import FORM, Errors, Fields, field_errors
 from mailwright.web.session import Visitor
 
 # The value of a setting; None returns to the default.

@@ -26,11 +26,12 @@ from mailwright.schemas.templates import check_template_id, parse_template
 from mailwright.sources.api.messages import RequestContext
 from mailwright.sources.api.validation import RequestInvalid
 from mailwright.sources.campaigns.test_send import SUBJECT_PREFIX
+from mailwright.texts.sentences import sentence
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.advice import FIX_PAGES
 from mailwright.web.dashboard.campaigns_compose import FORMATS
 from mailwright.web.dashboard.editor_preview import EditorPreview
-from mailwright.web.dashboard.forms import Errors, Fields, field_errors, field_sentence, read_fields, sentence
+from mailwright.web.dashboard.forms import Errors, Fields, field_errors, field_sentence, read_fields
 from mailwright.web.dashboard.pasted_links import LINKS_REPLACED, with_shared_links
 from mailwright.web.dashboard.sample_values import preview_values
 from mailwright.web.dashboard.shell import PageRoute, email_frame, page, redirect
