@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test test-all faults bench docs manual wheel typescript deploy-check image-test lock clean
+.PHONY: help setup demo check test test-all faults bench docs manual wheel dist typescript deploy-check image-test install-test nightly lock clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ faults: setup ## run the long fault tests: kills, stops, lost databases, many ge
 bench: setup ## run the benchmarks beside their peers
 	$(BIN)/python -m bench
 
+nightly: setup ## run test-all, faults and bench, and write var/nightly/DATE.md; none stops the others (hours)
+	$(BIN)/python -m tools.nightly
+
 docs: setup ## generate the reference pages (settings, commands, OpenAPI) and the client
 	$(BIN)/python -m tools.docs
 
@@ -57,6 +60,9 @@ manual: setup ## build the manual that `mailwright serve` shows at /manual
 
 wheel: setup ## build the wheel with the browser files and the manual into dist/
 	$(BIN)/python -m hatchling build --target wheel
+
+dist: setup ## build wheels and sdists of mailwright and its client, with SBOMs and checksums, into dist/
+	$(BIN)/python -m tools.distributions
 
 typescript: setup ## build the npm package of the TypeScript client into dist/
 	$(BIN)/python -m tools.typescript_client
@@ -68,6 +74,9 @@ deploy-check: setup ## validate the files of deploy/ with the validators of comp
 image-test: setup ## build the container image without a registry, start it and send an email (root, minutes)
 	@$(BIN)/python tools/manual.py
 	MAILWRIGHT_IMAGE_TEST=1 $(BIN)/pytest -rs tests/acceptance/test_image.py
+
+install-test: setup ## install the built wheels with pip and uvx from the package index, and start the demo
+	MAILWRIGHT_INSTALL_TEST=1 $(BIN)/pytest -rs tests/acceptance/test_install.py
 
 lock: setup ## resolve requirements.lock again
 	$(BIN)/python tools/lock.py

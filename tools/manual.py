@@ -45,15 +45,18 @@ def main() -> None:
         (folder / "zensical.toml").write_text(configuration(), encoding="utf-8")
         _run_zensical(folder)
         shutil.rmtree(folder / "site/assets/stylesheets/classic", ignore_errors=True)  # The theme that is not used.
-        _pack(folder / "site", folder / TARGET.name)
+        pack(folder / "site", folder / TARGET.name)
         shutil.move(folder / TARGET.name, TARGET)
 
 
-def _pack(site: Path, target: Path) -> None:
+def pack(site: Path, target: Path) -> None:
     """Write the site as one compressed file, which is half as large, with the fingerprint as its comment."""
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in _files(site):
-            archive.write(file, file.relative_to(site))
+            # Without the time of the build, so that the same pages make the same archive.
+            member = zipfile.ZipInfo(file.relative_to(site).as_posix())
+            member.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(member, file.read_bytes())
         archive.comment = fingerprint().encode()
 
 

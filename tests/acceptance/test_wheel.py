@@ -10,16 +10,17 @@ import urllib.request
 import venv
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import Distribution, distribution, version
+from importlib.metadata import Distribution, version
 from pathlib import Path
 from typing import Any
 
 import pytest
-from packaging.requirements import Requirement
 from tools import manual
+from tools.distributions import FOLDERS, build
+from tools.sbom import run_time_distributions
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-LIMIT_MB = 174
+LIMIT_MB = 170
 START_SECONDS = 60
 # Distributions that only tests, the build or an extra need.
 NOT_AT_RUN_TIME = {
@@ -76,33 +77,10 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
         "--no-index",
         str(wheel),
     )
-    needed = run_time_dependencies(packages)
+    needed = run_time_distributions("mailwright")
     for dependency in needed:
         _link(dependency, packages)
     return Installed(environment / "bin" / "mailwright", packages, needed)
-
-
-def run_time_dependencies(packages: Path) -> list[Distribution]:
-    """Return the dependencies of the wheel without extras, and their dependencies."""
-    found: dict[str, Distribution] = {}
-    (metadata,) = packages.glob("mailwright-*.dist-info")
-    waiting = _required(Distribution.at(metadata), "")
-    while waiting:
-        name, extras = waiting.pop()
-        if name not in found:
-            found[name] = distribution(name)
-            for extra in ("", *extras):
-                waiting += _required(found[name], extra)
-    return list(found.values())
-
-
-def _required(needing: Distribution, extra: str) -> list[tuple[str, set[str]]]:
-    needed = [Requirement(line) for line in needing.requires or []]
-    return [
-        (re.sub(r"[-_.]+", "-", each.name).lower(), each.extras)
-        for each in needed
-        if each.marker is None or each.marker.evaluate({"extra": extra})
-    ]
 
 
 def _link(dependency: Distribution, packages: Path) -> None:
@@ -129,6 +107,14 @@ def test_installed_wheel_has_assets_and_version(installed: Installed, tmp_path: 
     assert (web / "dashboard/vendor/htmx.js").is_file()
     assert (web / "manual.zip").is_file()
     assert not list((installed.packages / "mailwright").rglob("node_modules"))
+
+
+@pytest.mark.parametrize("kind", ["wheel", "sdist"])
+@pytest.mark.parametrize("name", FOLDERS)
+def test_same_sources_make_the_same_distribution(name: str, kind: str, tmp_path: Path) -> None:
+    (first, *_), (second, *_) = build(name, tmp_path / "1", kind), build(name, tmp_path / "2", kind)
+    assert first.name == second.name
+    assert first.read_bytes() == second.read_bytes()
 
 
 def test_run_time_install_is_small_and_without_tools(installed: Installed) -> None:
