@@ -27,6 +27,8 @@ def main(folder: Path) -> None:
     # The build backend is locked too, so the project is built without network access.
     run([*install, "install", *target, "--quiet", "--no-deps", "--no-build-isolation", "-e", ".", "-e", "./client"])
     run([python, "-m", "compileall", "-q", "src"], or_else="modules are compiled at every start")
+    commands = folder / "bin"
+    print(f"Done. Next: `{commands / 'mailwright'} demo` shows sample data, `{commands / 'mailwright'} serve` starts.")
 
 
 def run(command: list[str | Path], or_else: str = "") -> None:

@@ -33,7 +33,7 @@ async def test_forecast_prints_a_timeline_and_json(commands: Commands, tmp_path:
         "Hourly limit reached",
         "Paused",
         "sending",
-        "does not start within the forecast",
+        "nothing is sent before somebody resumes it",
     ):
         assert words in drawn
     told = (await commands.ok("forecast", "--json", "--days", "7", "--tenant", "default")).json

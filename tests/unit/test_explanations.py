@@ -111,7 +111,7 @@ def test_limit_is_named_with_usage_and_local_time() -> None:
     text = campaign_text(a_campaign(CampaignState.HELD, "daily_limit", **held), ZoneInfo("Europe/Moscow"))
     assert text.sentence == (
         "Daily limit of tenant shop reached (500 of 500). "
-        "Sending resumes at 16 Jan 2027, 00:00 Europe/Moscow (in 13 hours). "
+        "Sending resumes at 00:00 Europe/Moscow on 16 Jan 2027 (in 13 hours). "
         "The limit counts calendar days in the time zone Europe/Moscow. "
         "On the next day, sending begins when the working hours open, or at 09:00 without working hours."
     )
@@ -154,7 +154,7 @@ def test_position_in_the_lane_is_counted() -> None:
 
 def test_deferral_in_a_list_has_its_end_if_known() -> None:
     assert deferral_text("rate_per_hour", NOW + HOUR, NOW) == "Hourly limit reached until 09:00 UTC (in 60 minutes)"
-    assert deferral_text(SCHEDULED, NOW + DAY, NOW) == "Scheduled for 16 Jan 2027, 08:00 UTC (in 24 hours)"
+    assert deferral_text(SCHEDULED, NOW + DAY, NOW) == "Scheduled for 08:00 UTC on 16 Jan 2027 (in 24 hours)"
     assert deferral_text(PAUSED, INDEFINITELY, NOW) == "Paused"
     assert deferral_text("domain_limit:rate", None, NOW) == "Domain limit reached"
     assert limit_name("rate_per_hour") == "hourly limit"
@@ -209,5 +209,5 @@ def test_duration_uses_the_largest_unit_with_two(length: int, text: str) -> None
 def test_times_have_the_date_and_seconds_only_if_needed() -> None:
     assert time_text(NOW + 12 * MINUTE, NOW) == "08:12 UTC (in 12 minutes)"
     assert time_text(NOW + 5 * SECOND, NOW) == "08:00:05 UTC (in 5 seconds)"
-    assert time_text(NOW - 2 * DAY, NOW) == "13 Jan 2027, 08:00 UTC (2 days ago)"
+    assert time_text(NOW - 2 * DAY, NOW) == "08:00 UTC on 13 Jan 2027 (2 days ago)"
     assert distance(NOW, NOW) == "now"

@@ -13,6 +13,7 @@ from mailwright.actions.declaration import (
     MANAGE,
     AgentTool,
     Argument,
+    Aside,
     Badge,
     CsvFile,
     Line,
@@ -33,7 +34,7 @@ from mailwright.actions.exclusions import (
     exclusion_count_responses,
 )
 from mailwright.app.templates import make_templates
-from mailwright.audience.exclusions import NamedAudience, excluded_contacts, list_excluded
+from mailwright.audience.exclusions import NamedAudience, count_not_on_lists, excluded_contacts, list_excluded
 from mailwright.content.presend_checks import PresendContext, PresendIssue
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.campaign import INDEFINITELY, CampaignStatus, QueueStatus
@@ -1216,11 +1217,22 @@ async def download_excluded(at: Context, campaign_id: str, query: ExclusionQuery
     return CsvFile(excluded_csv(found), f"excluded-{campaign_id}.csv")
 
 
+def _not_on_lists(found: ExcludedContactListResponse, _: Mapping[str, Any]) -> Iterator[Line]:
+    if found.not_on_lists:
+        text = f"Contacts who are not on its lists, and so not in the audience: {found.not_on_lists:,}."
+        yield Aside(text, tone=None)
+
+
 @noun.get(
     "/{campaignId}/excluded",
     command="excluded",
     csv=download_excluded,
-    shown=Table("contacts", {"Address": "email", "Reason": "explanation"}, nothing="Nobody is excluded."),
+    shown=Table(
+        "contacts",
+        {"Address": "email", "Reason": "explanation"},
+        nothing="Nobody in the audience is excluded.",
+        then=_not_on_lists,
+    ),
     command_defaults={"limit": 100},
 )
 async def excluded(at: Context, campaign_id: str, page: ExclusionPage) -> ExcludedContactListResponse:
@@ -1229,7 +1241,9 @@ async def excluded(at: Context, campaign_id: str, page: ExclusionPage) -> Exclud
     after = decode_cursor("excluded", page.cursor)[0] if page.cursor is not None else 0
     async with at.database.read() as tx:
         found = await list_excluded(tx, named, at.clock.now(), limit=page.limit, after=after, reason=page.reason)
+        not_on_lists = await count_not_on_lists(tx, named)
     return ExcludedContactListResponse(
+        not_on_lists=not_on_lists,
         contacts=[excluded_contact_response(contact) for contact in found],
         next_cursor=page.next_cursor("excluded", [contact.key for contact in found]),
     )

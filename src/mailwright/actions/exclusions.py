@@ -50,6 +50,9 @@ class ExcludedContactListResponse(ResponseModel):
     """Contacts in the audience who may not receive the campaign."""
 
     contacts: list[ExcludedContactResponse]
+    not_on_lists: Annotated[
+        int, Field(description="Contacts who never were on the lists of the campaign, and so are not in its audience.")
+    ]
     next_cursor: str | None
 
 

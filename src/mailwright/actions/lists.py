@@ -7,7 +7,7 @@ from pydantic import Field
 
 from mailwright.actions.contacts import ContactResponse, contact_response
 from mailwright.actions.context import Context
-from mailwright.actions.declaration import MANAGE, AgentTool, Argument, Noun, Option, Table, time_of
+from mailwright.actions.declaration import MANAGE, AgentTool, Argument, Details, Noun, Option, Table, time_of
 from mailwright.audience import contacts, lists
 from mailwright.audience.list_removal import ListRemoval
 from mailwright.audience.lists import GENERAL
@@ -117,6 +117,34 @@ async def list_lists(at: Context, query: ListsQuery) -> ListsResponse:
         for each in shown:
             each.subscribers = await count_subscribers(at.database.reader, at.tenant_id, each.list_key)
     return ListsResponse(lists=shown)
+
+
+@noun.get(
+    "/{listKey}",
+    command="show",
+    shown=Details(
+        {
+            "key": "list_key",
+            "name": "name",
+            "description": "description",
+            "public": "is_public",
+            "sign-up": lambda each: "double opt-in" if each.requires_confirmation else "single opt-in",
+            "tracking": "tracking",
+            "subscribers": "subscribers",
+            "archived": time_of("archived_at"),
+            "created": time_of("created_at"),
+        }
+    ),
+)
+async def show(at: Context, list_key: str) -> ListResponse:
+    """Show a mailing list with the number of its subscribers."""
+    every = await lists.list_all(at.database, at.tenant_id, with_archived=True)
+    found = next((each for each in every if each.list_key == list_key), None)
+    if found is None:
+        raise lists.NoSuchList(list_key)
+    shown = ListResponse.model_validate(found)
+    shown.subscribers = await count_subscribers(at.database.reader, at.tenant_id, list_key)
+    return shown
 
 
 @noun.post(scope=MANAGE, audit="list.create", command="create", shown="Created the list {list_key}.")

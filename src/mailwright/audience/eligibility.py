@@ -100,6 +100,12 @@ def is_excluded(
     return and_(is_known(tenant_id), matches, belongs, ~may_receive(tenant_id, lists))
 
 
+def is_outside(tenant_id: int, lists: Sequence[str]) -> ColumnElement[bool]:
+    """Match contacts who are not and never were on the lists, or on any list if `general` is one of them."""
+    of_lists = _is_of(lists)
+    return and_(is_known(tenant_id), ~_has_subscription(true() if of_lists is None else of_lists))
+
+
 def exclusion(lists: Sequence[str]) -> ColumnElement[str]:
     """Return the reason why an excluded row of `contacts` receives nothing."""
     found = _is_of(lists)

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, func, select
 
-from mailwright.audience.eligibility import EVERY_CAMPAIGN, Exclusion, exclusion, is_excluded
+from mailwright.audience.eligibility import EVERY_CAMPAIGN, Exclusion, exclusion, is_excluded, is_outside
 from mailwright.audience.filter_sql import filter_clause
 from mailwright.audience.suppressions import Suppression, find_for
 from mailwright.domain.clock import Instant
@@ -45,6 +45,14 @@ async def count_excluded(tx: Transaction, named: NamedAudience, now: Instant) ->
     rows = await tx.execute(select(reasons.c.reason, func.count().label("number")).group_by(reasons.c.reason))
     counts = {row.reason: int(row.number) for row in rows}
     return {reason: counts[reason] for reason in Exclusion if reason in counts}
+
+
+async def count_not_on_lists(tx: Transaction, named: NamedAudience) -> int:
+    """Count the contacts who never were on the lists of an audience without a filter, and so do not belong to it."""
+    if not named.lists or (named.filter is not None and named.is_narrowed):
+        return 0
+    rows = await tx.execute(select(func.count()).select_from(contacts).where(is_outside(named.tenant_id, named.lists)))
+    return int(rows[0][0])
 
 
 async def list_excluded(

@@ -11,6 +11,7 @@ from mailwright.app.limits import defaults_of
 from mailwright.cli.opening import Installation, find_tenant, run, show_zone_of
 from mailwright.cli.options import Json, command
 from mailwright.cli.output import clock_time, display, out, print_json
+from mailwright.domain.campaign import PAUSED
 from mailwright.domain.clock import DAY, Instant
 from mailwright.providers.route import providers_of
 from mailwright.sources.campaigns.forecast import Forecast
@@ -153,6 +154,8 @@ def _cell(inside: list[ForecastSegment], left: Instant, right: Instant) -> tuple
 def _times(campaign: CampaignForecast, found: Forecast) -> Text:
     start = "resume" if campaign.has_begun else "start"
     if campaign.starts_at is None:
+        if any(segment.reason == PAUSED for segment in campaign.segments):
+            return Text("  Paused; nothing is sent before somebody resumes it")
         line = Text(f"  does not {start} within the forecast")
     elif campaign.finishes_at is None:
         line = Text(f"  {start}s {_time(campaign.starts_at, found.computed_at)}, {_open_end(campaign)}")

@@ -67,7 +67,8 @@ def release(
     are paused. Resume each after you have checked its report.
     """
     found, only = run(_find), QuarantineFilter(tenant, source, campaign)
-    confirm(f"Messages that may already have been sent: {found.count_undecided(only):,}. Send them?", yes=yes)
+    count = found.count_undecided(only)
+    confirm(_question(count, "Send them?"), yes=yes)
     resent, paused = run(lambda at: _decide(at, found, Resolution.RESEND, only))
     out.print(f"Sending resumed. Messages that will be sent: {resent:,}.")
     print_paused(paused)
@@ -82,10 +83,16 @@ def drop(tenant: OnlyTenant = None, source: OnlySource = None, campaign: OnlyCam
     """
     found, only = run(_find), QuarantineFilter(tenant, source, campaign)
     count = found.count_undecided(only)
-    confirm(f"Messages that may already have been sent: {count:,}. Close them unsent?", yes=yes)
+    confirm(_question(count, "Close them unsent?"), yes=yes)
     dropped, paused = run(lambda at: _decide(at, found, Resolution.CLOSE, only))
     out.print(f"Sending resumed. Messages closed as unknown: {dropped:,}.")
     print_paused(paused)
+
+
+def _question(count: int, what: str) -> str:
+    if not count:
+        return "No message waits for a decision. Resume sending?"
+    return f"Messages that may already have been sent: {count:,}. {what}"
 
 
 def print_paused(paused: PausedSends) -> None:

@@ -41,11 +41,13 @@ _UNITS = (
 
 
 def time_text(instant: Instant, now: Instant, zone: tzinfo = UTC) -> str:
-    """Return `15:00 Europe/Lisbon (in 12 minutes)`, with the date if it is not today."""
+    """Return `15:00 Europe/Lisbon (in 12 minutes)` or, on another day, `15:00 Europe/Lisbon on 3 Mar 2027 (…)`."""
     then, today = (datetime.fromtimestamp(each / 1000, zone) for each in (instant, now))
-    date = "" if then.date() == today.date() else f"{day_text(then)}, "
     time = f"{then:%H:%M:%S}" if then.second else f"{then:%H:%M}"
-    return f"{date}{time} {zone} ({distance(instant, now)})"
+    if then.date() == today.date():
+        return f"{time} {zone} ({distance(instant, now)})"
+    named = {"time": time, "zone": zone, "date": day_text(then), "distance": distance(instant, now)}
+    return gettext("{time} {zone} on {date} ({distance})", **named)
 
 
 def day_text(day: datetime) -> str:

@@ -91,6 +91,8 @@ async def test_list_is_created_once_and_listed(api: Api) -> None:
     private["requiresConfirmation"] = True
     created = {**private, "createdAt": NOW, "tracking": None, "archivedAt": None, "subscribers": None}
     assert (await api.client.post("/v1/lists", json=private)).json() == created
+    assert (await api.client.get("/v1/lists/beta")).json() == {**created, "subscribers": 0}
+    assert (await api.client.get("/v1/lists/nothing")).status_code == 404
     assert [entry["listKey"] for entry in (await api.client.get("/v1/lists")).json()["lists"]] == ["beta", "news"]
     assert (await api.stranger.get("/v1/lists")).json() == {"lists": []}
     for bad in ({}, {"listKey": "a b"}, {"listKey": "x", "name": "a\nb"}, {"listKey": "x", "extra": 1}):

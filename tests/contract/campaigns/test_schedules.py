@@ -205,4 +205,4 @@ async def test_schedule_outside_working_hours_is_a_warning(desk: CampaignHarness
         facts=facts,
     )
     [warning] = [issue for issue in examined.warnings if issue.code == "OUTSIDE_HOURS"]
-    assert warning.sentence == ("Its send time is outside working hours. Sending begins at 16 Jan 2027, 09:00 UTC.")
+    assert warning.sentence == ("Its send time is outside working hours. Sending begins on 16 Jan 2027, 09:00 UTC.")

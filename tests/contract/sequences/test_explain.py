@@ -44,7 +44,7 @@ async def test_every_state_has_its_sentence(sequences: SequenceBench) -> None:
     assert await sentence(sequences, key) == due
     await sequences.run()
     waits = (
-        "They wait at pause, which counts from when the email first is sent, until 16 Jan 2027, 08:00 UTC "
+        "They wait at pause, which counts from when the email first is sent, until 08:00 UTC on 16 Jan 2027 "
         "(in 24 hours) at the earliest. The email second is next."
     )
     unsent = "The email first: Due, but no worker is running."
@@ -52,7 +52,7 @@ async def test_every_state_has_its_sentence(sequences: SequenceBench) -> None:
     assert (await sequences.enrolment(key)).unsent_step == "first"
     await sequences.send()
     assert (await sequences.enrolment(key)).unsent_step is None
-    waits = "They wait at pause until 16 Jan 2027, 08:00 UTC (in 24 hours). The email second is next."
+    waits = "They wait at pause until 08:00 UTC on 16 Jan 2027 (in 24 hours). The email second is next."
     assert await sentence(sequences, key) == f"{ENTERED} {waits}"
     await service.pause(DEFAULT_TENANT, key, actor=ACTOR)
     assert "The sequence is paused; they keep their place at pause, due at" in await sentence(sequences, key)
@@ -84,7 +84,7 @@ async def test_rule_that_keeps_somebody_out_is_named(sequences: SequenceBench) -
     await sequences.watch()
     assert await sentence(sequences, key) == (
         "They have not entered this sequence. "
-        "Their latest event order.placed is of 13 Jan 2027, 08:00 UTC (2 days ago). "
+        "Their latest event order.placed is of 08:00 UTC on 13 Jan 2027 (2 days ago). "
         "It arrived 2 days after it happened. Events that arrive more than 24 hours late do not start sequences."
     )
     assert (await sentence(sequences, key, BOB)).endswith(

@@ -380,9 +380,9 @@ async def _hours_warnings(
     opens = datetime.fromtimestamp(deferral.until / 1000, ZoneInfo(tenant.timezone))
     begins = f"{opens.day} {opens:%b %Y, %H:%M} {tenant.timezone}"
     sentence = (
-        lazy_gettext("Its send time is outside working hours. Sending begins at {time}.", time=begins)
+        lazy_gettext("Its send time is outside working hours. Sending begins on {time}.", time=begins)
         if definition.scheduled_at is not None
-        else lazy_gettext("It is now outside working hours. Sending begins at {time}.", time=begins)
+        else lazy_gettext("It is now outside working hours. Sending begins on {time}.", time=begins)
     )
     return [PresendIssue(IssueLevel.WARNING, "OUTSIDE_HOURS", sentence, "scheduledAt")]
 

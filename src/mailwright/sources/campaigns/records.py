@@ -12,6 +12,7 @@ from mailwright.domain.clock import Clock, Instant, isoformat
 from mailwright.domain.errors import NotFound, NotPossibleNow
 from mailwright.domain.ids import is_uuid
 from mailwright.domain.record_state import RecordState
+from mailwright.domain.translation import gettext
 from mailwright.outbox import audit_log
 from mailwright.sources.campaigns.announce import AnnouncedCampaign
 from mailwright.sources.campaigns.approval_records import void_if_changed
@@ -124,9 +125,10 @@ async def lock_campaign(tx: Transaction, actor: Actor, campaign_id: str, action:
 
 def check_status(campaign: Campaign, action: CampaignAction) -> None:
     if campaign.status not in ALLOWED_STATUSES[action]:
-        allowed = ", ".join(sorted(ALLOWED_STATUSES[action]))
+        *others, last = (status for status in CampaignStatus if status in ALLOWED_STATUSES[action])
+        allowed = gettext("{others} or {last}", others=", ".join(others), last=last) if others else last
         raise NotPossibleNow(
-            "The campaign is {status}. This is possible only in the status {allowed}.",
+            "The campaign is {status}. This is possible only while it is {allowed}.",
             status=campaign.status,
             allowed=allowed,
         )

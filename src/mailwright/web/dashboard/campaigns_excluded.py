@@ -8,7 +8,7 @@ from starlette.responses import Response
 from mailwright.actions.campaigns import download_excluded
 from mailwright.actions.exclusions import EXCLUSION_TEXT, ExclusionQuery, exclusion_text
 from mailwright.audience.eligibility import Exclusion
-from mailwright.audience.exclusions import NamedAudience, count_excluded, list_excluded
+from mailwright.audience.exclusions import NamedAudience, count_excluded, count_not_on_lists, list_excluded
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.sources.campaigns.checks import named_audience
 from mailwright.sources.campaigns.records import Campaign
@@ -38,12 +38,14 @@ async def show(
     async with engine.database.read() as tx:
         counts = await count_excluded(tx, named, now)
         found = await list_excluded(tx, named, now, limit=_PAGE, after=after, reason=reason)
+        not_on_lists = await count_not_on_lists(tx, named)
     values: dict[str, Any] = {
         "campaign": campaign,
         "counts": counts,
         "texts": EXCLUSION_TEXT,
         "explain": exclusion_text,
         "found": found,
+        "not_on_lists": not_on_lists,
         "shown": reason,
         "following": encode_cursor("excluded", found[-1].key) if len(found) == _PAGE else None,
     }
