@@ -230,6 +230,19 @@ def test_state_marker_has_its_own_volume() -> None:
         assert volumes["state"]["claimName"] in claims
 
 
+def test_each_server_has_its_own_spool() -> None:
+    """A network volume of several pods is too slow and too uncertain for what is written before each redirect."""
+    manifests = list(_manifests())
+    [settings] = [each["data"] for each in manifests if each["kind"] == "ConfigMap"]
+    [server] = [each["spec"] for each in manifests if each["kind"] == "StatefulSet"]
+    [claim] = server["volumeClaimTemplates"]
+    assert claim["spec"]["accessModes"] == ["ReadWriteOnce"]
+    [container] = server["template"]["spec"]["containers"]
+    mounted = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
+    assert mounted[claim["metadata"]["name"]] == settings["MAILWRIGHT_TRACKING_SPOOL"]
+    assert server["serviceName"] in {each["metadata"]["name"] for each in manifests if each["kind"] == "Service"}
+
+
 def _compose(name: str) -> dict[str, Any]:
     return dict(yaml.safe_load((DEPLOY / name).read_text(encoding="utf-8")))
 
@@ -247,8 +260,11 @@ def _manifests() -> list[dict[str, Any]]:
     return list(yaml.safe_load_all(KUBERNETES.read_text(encoding="utf-8")))
 
 
+WITH_PODS = {"Deployment", "Job", "StatefulSet"}
+
+
 def _pods() -> list[dict[str, Any]]:
-    return [each["spec"]["template"]["spec"] for each in _manifests() if each["kind"] in {"Deployment", "Job"}]
+    return [each["spec"]["template"]["spec"] for each in _manifests() if each["kind"] in WITH_PODS]
 
 
 def _containers() -> list[dict[str, Any]]:

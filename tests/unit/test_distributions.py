@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
-from tools import manual, sbom
+from tools import manual, sbom, sizes
 
 CHECKOUT = sbom.CHECKOUT
 PROJECTS = {"mailwright": CHECKOUT, "mailwright-client": CHECKOUT / "client"}
@@ -47,6 +47,12 @@ def test_bill_of_materials_lists_browser_packages_of_the_wheel() -> None:
     assert {"htmx.org", "uplot", "@codemirror/state", "@fontsource-variable/inter"} <= found
     assert not {"axe-core", "esbuild", "mailauth", "typescript"} & found
     assert "htmx.org" not in {each["name"] for each in sbom.bill_of_materials("mailwright-client", "1")["components"]}
+
+
+def test_table_of_sizes_lists_each_distribution() -> None:
+    installed = {sbom.normal_name(each.metadata["Name"]) for each in sbom.run_time_distributions("mailwright")}
+    assert installed == {*sizes.PURPOSES}
+    assert installed == sizes.listed_names(sizes.PAGE.read_text(encoding="utf-8")), "run `python -m tools.sizes`"
 
 
 def test_manual_of_the_same_pages_is_the_same_file(tmp_path: Path) -> None:
