@@ -45,7 +45,7 @@ from mailwright.sources.campaigns.repeat_records import list_failed
 from mailwright.sources.campaigns.restored import list_running_campaigns
 from mailwright.storage.database import Database
 from mailwright.storage.replica_state import ReplicaProblem, ReplicaState
-from mailwright.storage.server_settings import REPLICATION, find_unsafe_settings
+from mailwright.storage.server_settings import REPLICATION, find_standbys, find_unsafe_settings
 from mailwright.storage.server_state import database_bytes, find_history
 
 LOW_DISK: Final = {Verdict.PROBLEM: 512 * 1024**2, Verdict.WARNING: 2 * 1024**3}
@@ -326,14 +326,23 @@ async def _replication(database: Database) -> AsyncIterator[Finding]:
             lazy_gettext("this role cannot recognise a failover of the database server"),
             lazy_gettext("let it call pg_control_system() and pg_walfile_name(); see docs/postgresql.md"),
         )
+    standbys = await find_standbys(database)
+    if standbys.is_missing:
+        summary = lazy_gettext(
+            "nothing is accepted or sent, because commits wait for a synchronous standby (synchronous_standby_names = "
+            "'{names}', required: {required}, connected: {connected})",
+            names=standbys.names,
+            required=standbys.required,
+            connected=standbys.synchronous,
+        )
+        advice = lazy_gettext(
+            "start the standby; if it is lost, set synchronous_standby_names = '' and reload the server: commits then "
+            "wait for no standby, and a failover loses the latest ones"
+        )
+        yield problem("replication", summary, advice)
     for each in await find_unsafe_settings(database):
         if each.name in REPLICATION:
-            advice = lazy_gettext(
-                "set {name} = {wanted} in postgresql.conf; docs/postgresql.md explains which set-ups lose nothing",
-                name=each.name,
-                wanted=each.wanted,
-            )
-            yield warning("replication", each.problem, advice)
+            yield warning("replication", each.problem, each.advice)
 
 
 _REPLICA_PROBLEMS: Final = {

@@ -38,7 +38,8 @@ from mailwright.storage.database import Database, is_missing
 from mailwright.storage.postgresql_url import shown
 from mailwright.storage.revision import newest_revision
 from mailwright.storage.schema_state import SchemaOutdated, UnknownSchema, load_schema, require_usable
-from mailwright.storage.server_settings import find_unsafe_settings
+from mailwright.storage.server_settings import REPLICATION, find_unsafe_settings
+from mailwright.storage.standbys import StandbyMissing
 
 # How long the check warns about the latest report of an unknown message.
 UNKNOWN_SENDS_SHOWN = 7 * DAY
@@ -168,13 +169,18 @@ async def _database(database: Database, clock: Clock) -> Finding:
     except DatabaseDamaged as error:
         return problem("database", str(error), "restore the latest backup")
     except MailwrightError as error:
-        return problem("database", f"{where}: {error}", "start it, or correct MAILWRIGHT_DATABASE_URL")
+        if isinstance(error, StandbyMissing):
+            advice = "start the standby, or let commits wait for none"
+        else:
+            advice = "start it, or correct MAILWRIGHT_DATABASE_URL"
+        return problem("database", f"{where}: {error}", advice)
     return ok("database", f"{where}: reachable, schema up to date ({newest_revision()}), writable")
 
 
 async def _server_settings(database: Database) -> AsyncIterator[Finding]:
     for each in await find_unsafe_settings(database):
-        yield warning("database", each.problem, f"set {each.name} = {each.wanted} in postgresql.conf")
+        if each.name not in REPLICATION:  # `check_health` reports these.
+            yield warning("database", each.problem, each.advice)
 
 
 async def _unknown_sends(database: Database, clock: Clock) -> AsyncIterator[Finding]:

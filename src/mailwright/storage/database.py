@@ -26,6 +26,7 @@ from mailwright.storage.outages import access_denied, explain_outage, is_denied
 from mailwright.storage.postgresql_url import looks_like_postgresql, parse_postgresql
 from mailwright.storage.secret_box import SecretBox
 from mailwright.storage.sqlite import SqliteConnections
+from mailwright.storage.standbys import WAIT_SECONDS, StandbyWatch
 from mailwright.storage.statements import Dialect, Statement
 from mailwright.storage.writer_lock import WriterLock
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 # How long a SQLite write waits for another process's write. With a longer wait, API clients would time out.
 SQLITE_BUSY_MILLISECONDS = 5_000
 # Callers that must get a response soon (accepts, sign-ins, health checks) wait this long for a stalled server.
-PROMPT_SECONDS = 4.5
+PROMPT_SECONDS = 4.0
 
 # The pragmas that SQLite stores in the file. The first one must precede the second, and only new files get it; it lets
 # them shrink.
@@ -129,12 +130,16 @@ class Database:
             # SQLite has one writer. Waiting for this lock is fair and cheap, unlike waiting in SQLite's busy loop.
             self._write_lock: asyncio.Lock | None = asyncio.Lock()
             self._waiting_writes = 0
+            self._standbys: StandbyWatch | None = None
         else:
             from mailwright.storage import hot_postgresql, postgresql, postgresql_servers  # noqa: PLC0415 - slow to import
 
             self._servers = servers = postgresql_servers.PostgresqlServers(self.url)
             hot = max(1, connections // 3)
-            self._connections = postgresql.PostgresqlConnections(servers, connections - hot)
+            self._standbys = StandbyWatch(self._read_connection)
+            self._connections = postgresql.PostgresqlConnections(
+                servers, connections - hot, is_stalled=self._standbys.is_missing
+            )
             self._hot = hot_postgresql.PostgresqlHotPath(servers, hot)
             self._write_lock = None
         self._durability = _Durability(self._hot, "The database cannot store this now", self.url)
@@ -167,10 +172,22 @@ class Database:
 
     @asynccontextmanager
     async def _exclusive_write(self) -> AsyncIterator[None]:
-        """Wait for the write lock, at most as long as SQLite's busy timeout, so that callers do not queue for long."""
-        if self._write_lock is None:
-            yield
+        """Wait for the write lock, at most as long as SQLite's busy timeout, so that callers do not queue for long.
+
+        PostgreSQL needs no lock. A write that failed after a long wait says whether it waited for a standby.
+        """
+        if self._standbys is not None:
+            await self._standbys.require_standby()
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            try:
+                yield
+            except NotDurable as error:
+                if loop.time() - began < WAIT_SECONDS:
+                    raise
+                raise await self._standbys.explain(error) from error
             return
+        assert self._write_lock is not None
         if self._write_lock.locked() or self._waiting_writes:
             await self._wait_for_write_lock(self._write_lock)
         else:

@@ -14,6 +14,7 @@ from sqlalchemy.pool import NullPool
 
 from mailwright.storage.connection import COMPILED, Fetched, fetched
 from mailwright.storage.postgresql_servers import CONNECT_SECONDS, PostgresqlServers
+from mailwright.storage.standbys import WAIT_SECONDS
 
 # Reports may take long. The hot path has a shorter deadline, and a change of the schema has none.
 _COMMAND_SECONDS: Final = 60
@@ -73,8 +74,20 @@ class PostgresqlConnection:
 
 
 class PostgresqlConnections:
-    def __init__(self, servers: PostgresqlServers, size: int, pool_seconds: float = CONNECT_SECONDS) -> None:
-        """Open no connection yet. `pool_seconds` is how long a transaction waits for one of the `size` connections."""
+    def __init__(
+        self,
+        servers: PostgresqlServers,
+        size: int,
+        *,
+        pool_seconds: float = CONNECT_SECONDS,
+        is_stalled: Callable[[], Awaitable[bool]] | None = None,
+    ) -> None:
+        """Open no connection yet.
+
+        `pool_seconds` is how long a transaction waits for one of the `size` connections. A write that takes long is
+        abandoned if `is_stalled` returns True.
+        """
+        self._is_stalled = is_stalled
         self._engine = create_async_engine(
             "postgresql+mailwright://",
             pool_size=size,
@@ -90,7 +103,11 @@ class PostgresqlConnections:
     @asynccontextmanager
     async def write(self) -> AsyncIterator[PostgresqlConnection]:
         """Begin a transaction that commits at the end of the block, or is rolled back if the block raises."""
-        async with self._engine.begin() as connection:
+        async with (
+            self._engine.connect() as connection,
+            _abandoned_if(self._is_stalled, connection),
+            connection.begin(),
+        ):
             yield PostgresqlConnection(connection)
 
     @asynccontextmanager
@@ -124,7 +141,8 @@ class PostgresqlConnections:
 
     async def run_sync(self, work: Callable[[Any], Any], *, is_limited: bool) -> None:
         """Run `work` with a synchronous connection. Unless `is_limited`, its statements may take any time."""
-        async with (self._engine if is_limited else self._unlimited).connect() as connection:
+        engine = self._engine if is_limited else self._unlimited
+        async with engine.connect() as connection, _abandoned_if(self._is_stalled, connection):
             await connection.run_sync(work)
 
     async def close(self) -> None:
@@ -137,10 +155,47 @@ async def _abandoned_after(seconds: float | None, connection: AsyncConnection) -
     if seconds is None:
         yield
         return
-    driver = (await connection.get_raw_connection()).driver_connection
-    assert driver is not None
+    driver = await _driver(connection)
     watchdog = asyncio.get_running_loop().call_later(seconds, driver.terminate)
     try:
         yield
     finally:
         watchdog.cancel()
+
+
+@asynccontextmanager
+async def _abandoned_if(
+    is_stalled: Callable[[], Awaitable[bool]] | None, connection: AsyncConnection
+) -> AsyncIterator[None]:
+    """Terminate the connection if the block takes long and the server confirms no commit."""
+    if is_stalled is None:
+        yield
+        return
+    driver = await _driver(connection)
+    loop = asyncio.get_running_loop()
+    timers: list[asyncio.TimerHandle] = []
+    looking: list[asyncio.Task[None]] = []
+
+    async def look() -> None:
+        if await is_stalled():
+            driver.terminate()
+        else:
+            look_later()
+
+    def look_later() -> None:
+        timers.append(loop.call_later(WAIT_SECONDS, lambda: looking.append(loop.create_task(look()))))
+
+    look_later()
+    try:
+        yield
+    finally:
+        for timer in timers:
+            timer.cancel()
+        for task in looking:
+            task.cancel()
+
+
+async def _driver(connection: AsyncConnection) -> Any:
+    driver = (await connection.get_raw_connection()).driver_connection
+    assert driver is not None
+    return driver

@@ -74,7 +74,7 @@ class Replica:
     ) -> None:
         """Open the replica. `failures` turns the errors of an unreachable server into `NotDurable`."""
         self._read_primary = read_primary
-        self._connections = PostgresqlConnections(PostgresqlServers(url), CONNECTIONS, WAIT_SECONDS / 2)
+        self._connections = PostgresqlConnections(PostgresqlServers(url), CONNECTIONS, pool_seconds=WAIT_SECONDS / 2)
         self._failures = failures
         self._avoided_until: float | None = None
 

@@ -8,28 +8,42 @@ from sqlalchemy import text
 from mailwright.storage import database as database_
 from mailwright.storage.database import SQLITE_PRAGMAS, Database
 from mailwright.storage.server_settings import find_unsafe_settings, unsafe_settings
+from mailwright.storage.standbys import Standbys
 from tests.engines import PostgresServer
 
+ON = {"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on"}
 
-@pytest.mark.parametrize("name", ["fsync", "full_page_writes", "synchronous_commit"])
+
+@pytest.mark.parametrize("name", list(ON))
 def test_each_durability_setting_that_is_off_is_reported(name: str) -> None:
-    settings = {"fsync": "on", "full_page_writes": "on", "synchronous_commit": "remote_apply"}
-    assert unsafe_settings(settings) == []
-    [found] = unsafe_settings({**settings, name: "off"})
+    assert unsafe_settings({**ON, "synchronous_commit": "remote_apply"}, Standbys()) == []
+    [found] = unsafe_settings({**ON, name: "off"}, Standbys())
     assert (found.name, found.value) == (name, "off")
 
 
 def test_asynchronous_replication_is_reported() -> None:
-    settings = {"synchronous_commit": "on", "synchronous_standby_names": "", "standbys": "0"}
-    assert unsafe_settings(settings) == []
-    [found] = unsafe_settings({**settings, "standbys": "1"})
+    [found] = unsafe_settings(ON, Standbys("", ("one", "two")))
     assert found.problem.startswith("the PostgreSQL setting synchronous_standby_names is empty: the standby receives")
-    assert unsafe_settings({**settings, "standbys": "1", "synchronous_standby_names": "*"}) == []
+    assert found.advice.startswith("set synchronous_standby_names = 'ANY 1 (*)' in postgresql.conf")
+    assert unsafe_settings(ON, Standbys("*", ("one", "two"))) == []
+
+
+def test_single_standby_is_not_made_synchronous_without_a_second_one() -> None:
+    [found] = unsafe_settings(ON, Standbys("", ("one",)))
+    assert found.advice.startswith("add a second standby and set")
+    assert "nothing is accepted while it is down" in found.advice
+
+
+def test_only_synchronous_standby_is_reported() -> None:
+    [found] = unsafe_settings(ON, Standbys("ANY 1 (*)", ("replica",)))
+    assert "nothing is accepted or sent while one of them is down" in found.problem
+    assert found.advice.startswith("add another standby")
 
 
 def test_commits_that_do_not_wait_for_the_standby_are_reported() -> None:
-    [found] = unsafe_settings({"synchronous_commit": "local", "synchronous_standby_names": "*", "standbys": "1"})
-    assert (found.name, found.value, found.wanted) == ("synchronous_commit", "local", "on")
+    [found] = unsafe_settings({"synchronous_commit": "local"}, Standbys("*", ("one",)))
+    assert (found.name, found.value) == ("synchronous_commit", "local")
+    assert found.advice.startswith("set synchronous_commit = on in postgresql.conf")
 
 
 async def test_own_connections_commit_synchronously(postgres_server: PostgresServer) -> None:

@@ -18,6 +18,7 @@ from mailwright.outbox.workers import list_present
 from mailwright.schemas.health import LivenessResponse, ReadinessResponse
 from mailwright.storage.database import PROMPT_SECONDS
 from mailwright.storage.schema_state import SchemaStatus, load_schema
+from mailwright.storage.standbys import StandbyMissing
 from mailwright.web.api.openapi import describe_success
 from mailwright.web.bodies import json_response
 from mailwright.web.state import EngineDep, health_watch_of
@@ -116,4 +117,6 @@ async def _database_parts(engine: Engine) -> dict[str, str]:
     if not schema.is_usable:
         return {"database": "ok", "schema": _SCHEMA_PROBLEMS[schema.status]}
     failure = await engine.write_probe.find_failure()
+    if isinstance(failure, StandbyMissing):
+        return {"database": "waits_for_standby", "schema": "ok"}
     return {"database": "ok" if failure is None else "not_writable", "schema": "ok"}
