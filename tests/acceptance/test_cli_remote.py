@@ -338,3 +338,50 @@ async def test_platform_key_manages_a_server_without_its_database(far: Commands,
     assert (wrong.code, "mailwright key create --tenant NAME" in wrong.err) == (1, True)
     assert (await far.run("user", "link", "ada", **ops)).code == 2
     assert list(far.folder.iterdir()) == []
+
+
+async def test_remote_import_uploads_the_file_and_fetches_the_report(
+    database: Database, clock: ManualClock, tmp_path: Path
+) -> None:
+    people = b"E-Mail,Name,Newsletter\nada@example.com,Ada,yes\nbob@example.com,Bob,perhaps\nnobody,,yes\n"
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "people.csv").write_bytes(people)
+    async with an_api(database, clock, imports=tmp_path / "imports") as api, on_a_socket(api.app) as address:
+        far = Commands(elsewhere, {"MAILWRIGHT_SERVER": address, "MAILWRIGHT_API_KEY": api.key})
+        seen = await far.ok("contact", "import", "people.csv", "--list", "news", "--dry-run")
+        assert ("The list news would be created" in seen.err, "1 of 3 rows will be refused" in seen.out) == (True, True)
+        assert "line 3: bob@example.com" in seen.out
+        wrong = await far.run("contact", "import", "people.csv", "--map", "E-Mail")
+        assert (wrong.code, wrong.err.startswith("--map: ")) == (2, True)
+        done = await far.ok("contact", "import", "people.csv", "--list", "news", "--tag", "spring", COLUMNS="200")
+        assert done.out.startswith("2 added, 0 changed, 0 unchanged, 1 refused. Subscribed: 1.")
+        assert "Created the list news" in done.err
+        report = (elsewhere / "people.report.csv").read_text().splitlines()
+        assert (len(report), report[0]) == (4, "line,email,outcome,why")
+        again = await far.ok("contact", "import", "people.csv", "--list", "news", "--json", "--report", "again.csv")
+        assert (again.json["unchanged"], again.json["fileName"], again.json["report"]) == (2, "people.csv", "again.csv")
+        assert (elsewhere / "again.csv").read_text().count("\n") == 4
+        assert (await api.client.get("/v1/contacts/ada@example.com")).json()["tags"] == ["spring"]
+        missing = await far.run("contact", "import", "people.csv", "--tenant", "other")
+        assert (missing.code, missing.err.startswith("--tenant: has no effect")) == (2, True)
+
+
+async def test_remote_move_uploads_every_file(database: Database, clock: ManualClock, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "subscribed.csv").write_text("Email Address,First Name\nada@example.com,Ada\nbob@example.com,Bob\n")
+    (elsewhere / "unsubscribed.csv").write_text("Email Address,First Name\nbob@example.com,Bob\n")
+    async with an_api(database, clock, imports=tmp_path / "imports") as api, on_a_socket(api.app) as address:
+        far = Commands(elsewhere, {"MAILWRIGHT_SERVER": address, "MAILWRIGHT_API_KEY": api.key})
+        files = ("--subscribed", "subscribed.csv", "--unsubscribed", "unsubscribed.csv", "--list", "news")
+        command = ("contact", "import-from", "mailchimp", *files)
+        seen = await far.ok(*command, "--dry-run")
+        assert seen.out.endswith("= 3 rows. Nothing was stored.\n")
+        done = await far.ok(*command, "--report", "moved.csv")
+        assert done.out.startswith("1 subscribed + 1 unsubscribed + 0 bounced + 0 refused + 1 repeated = 3 rows.")
+        assert (elsewhere / "moved.csv").read_text().count("\n") == 4
+        [listed] = (await far.ok("list", "list", "--json")).json
+        assert (listed["listKey"], listed["subscribers"]) == ("news", 1)
+        empty = await far.run("contact", "import-from", "mailchimp")
+        assert (empty.code, empty.err) == (2, "FILE: give at least one file.\n")

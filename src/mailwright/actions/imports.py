@@ -1,6 +1,7 @@
 """Imports of contacts: a file is stored during the request and imported afterwards.
 
-The command `contact import` is written by hand, because it reads the file where it is and can be interrupted.
+The command `contact import` is written by hand: on the installation, it reads the file where it is and can be
+interrupted; with `--server`, it uploads the file and waits for the report.
 """
 
 import asyncio
@@ -23,6 +24,7 @@ from mailwright.outbox.audit_log import API
 from mailwright.schemas.base import ResponseModel, Time, combine
 from mailwright.sources.api.fields import RequestModel
 from mailwright.sources.api.validation import FieldError, RequestInvalid
+from mailwright.texts.subscription_answers import import_answers_text
 
 _CHUNK_BYTES: Final = 256 * 1024
 _CSV: Final = FileBody(("text/csv",))
@@ -110,12 +112,19 @@ class ImportResponse(ResponseModel):
     said_no: Annotated[int, Field(description="Contacts for whom the file says no. Later imports respect it.")]
     unanswered: Annotated[int, Field(description="Contacts whose answer is empty.")]
     unreadable: Annotated[int, Field(description="Contacts whose answer is neither yes nor no.")]
+    answers_text: Annotated[str, Field(description="What the import did with subscriptions, in sentences.")]
     created_at: Time
     finished_at: Time | None
 
 
 class ImportListResponse(ResponseModel):
     imports: list[ImportResponse]
+
+
+class UnreadableAnswerResponse(ResponseModel):
+    line: int
+    email: str
+    remark: str
 
 
 class ImportPreviewResponse(ResponseModel):
@@ -133,6 +142,9 @@ class ImportPreviewResponse(ResponseModel):
     answers: Annotated[
         dict[SubscriptionAnswer, int],
         Field(description="Answers to the newsletter, if a column has them. Only `yes` subscribes."),
+    ]
+    first_unreadable: Annotated[
+        list[UnreadableAnswerResponse], Field(description="The first rows whose answer is neither yes nor no.")
     ]
 
 
@@ -195,7 +207,12 @@ async def read_beginning(path: Path, length: int) -> AsyncIterator[bytes]:
 def import_response(found: Import) -> ImportResponse:
     basis = found.plan.legal_basis
     return combine(
-        ImportResponse, found, found.plan, legal_basis=None if basis is None else basis.basis, rows=found.records
+        ImportResponse,
+        found,
+        found.plan,
+        legal_basis=None if basis is None else basis.basis,
+        rows=found.records,
+        answers_text=import_answers_text(found),
     )
 
 
@@ -209,6 +226,10 @@ def import_preview_response(found: ImportPreview) -> ImportPreviewResponse:
         rows=[_preview_row(line, row) for line, row in found.rows],
         first_refused=[_preview_row(line, row) for line, row in found.first_refused],
         answers=dict(found.answers),
+        first_unreadable=[
+            UnreadableAnswerResponse(line=line, email=row.email, remark=row.remark)
+            for line, row in found.first_unreadable
+        ],
     )
 
 

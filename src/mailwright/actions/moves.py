@@ -1,6 +1,7 @@
 """Moves of contacts from another product: upload its export files, see the numbers, then start.
 
-The command `contact import-from` is written by hand, because it reads the files where they are.
+The command `contact import-from` is written by hand: on the installation, it reads the files where they are; with
+`--server`, it uploads them.
 """
 
 from http import HTTPStatus

@@ -8,27 +8,35 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from mailwright.actions.imports import import_preview_response, import_response
+from mailwright.actions.imports import (
+    ImportColumnResponse,
+    ImportPreviewResponse,
+    ImportQuery,
+    ImportResponse,
+    import_preview_response,
+    import_response,
+)
 from mailwright.app.system_emails import make_double_opt_in
 from mailwright.audience import export, lists, segments
 from mailwright.audience.export import ExportSelection
-from mailwright.audience.importing.columns import SKIPPED, ImportColumn
+from mailwright.audience.importing.columns import SKIPPED
 from mailwright.audience.importing.file_format import DELIMITER_NAMES
 from mailwright.audience.importing.imports import Import, Imports
 from mailwright.audience.importing.plan import ImportOptions, ImportPreview
-from mailwright.audience.importing.rows import ContactRow, RefusedRow
 from mailwright.audience.importing.spreadsheets import as_csv
 from mailwright.audience.importing.value_formats import LABELS, ColumnFormat
-from mailwright.audience.legal_basis import LegalBasis, legal_basis_record
+from mailwright.audience.legal_basis import LegalBasis
+from mailwright.cli import remote
+from mailwright.cli.contact_uploads import add_list, has_list, import_upload, preview_upload
+from mailwright.cli.import_progress import import_progress
 from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, Tenant
 from mailwright.cli.output import aside, out, print_json, print_rows
-from mailwright.domain.errors import InvalidInput
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
-from mailwright.texts.subscription_answers import answers_text, import_answers_text
+from mailwright.sources.api.validation import parse
+from mailwright.texts.subscription_answers import answers_text
 
 INTERRUPTED = 130  # The exit code that shells use after Ctrl-C.
 
@@ -110,29 +118,35 @@ def import_command(
     as_json: Json = False,
 ) -> None:
     """Import contacts from a CSV or .xlsx file. Run it again to resume. Unsubscribed contacts stay unsubscribed."""
-    basis = legal_basis_record(legal_basis, legal_basis_source, CONSOLE)
-    purpose = ImportOptions(
-        list_key,
-        tuple(tags or ()),
-        _chosen(columns or []),
-        confirmed,
-        encoding,
-        basis,
-        starts_sequences=start_sequences,
-        keeps_subscriptions=keep_subscriptions,
-        asks=ask,
-    )
+    given = {
+        "listKey": list_key,
+        "tag": tags,
+        "map": columns,
+        "encoding": encoding,
+        "confirmed": confirmed,
+        "fileName": file.name,
+        "legalBasis": legal_basis,
+        "legalBasisSource": legal_basis_source,
+        "startSequences": start_sequences,
+        "keepSubscriptions": keep_subscriptions,
+        "ask": ask,
+    }
+    values = {name: value for name, value in given.items() if value is not None}
+    purpose = parse(ImportQuery, values).options(CONSOLE)
+    is_remote = remote.server() is not None
     if dry_run:
-        _show_preview(run(lambda at: _preview(at, tenant, file, purpose)), as_json=as_json)
+        preview = _preview_on_server if is_remote else _preview_here
+        _show_preview(preview(tenant, file, purpose, values), as_json=as_json)
         return
     report_file = report or file.with_suffix(".report.csv")
     try:
-        done = run(lambda at: _import(at, tenant, file, purpose, report_file), creates=True)
+        done = (_import_on_server if is_remote else _import_here)(tenant, file, purpose, values, report_file)
     except KeyboardInterrupt:
-        aside.print("Interrupted. Run the same command again to resume.")
+        ends = "If the file was uploaded, the server goes on." if is_remote else "Run the same command again to resume."
+        aside.print(f"Interrupted. {ends}")
         raise typer.Exit(INTERRUPTED) from None
     if as_json:
-        print_json({**import_response(done).to_dict(), "report": str(report_file)})
+        print_json({**done.to_dict(), "report": str(report_file)})
         return
     out.print(f"{_counts(done)} Report: {report_file}", markup=False, soft_wrap=True)
 
@@ -167,6 +181,41 @@ def export_command(
     run(work)
 
 
+def _preview_here(tenant: str, file: Path, purpose: ImportOptions, _values: Any) -> ImportPreviewResponse:
+    return import_preview_response(run(lambda at: _preview(at, tenant, file, purpose)))
+
+
+def _preview_on_server(
+    tenant: str, file: Path, purpose: ImportOptions, values: dict[str, Any]
+) -> ImportPreviewResponse:
+    if purpose.list_key is not None and not has_list(purpose.list_key, tenant=tenant):
+        aside.print(f"The list {purpose.list_key} would be created: {_NEW_LIST}.")
+        values = _without_list(values)
+    return preview_upload(file, values, tenant=tenant)
+
+
+def _import_here(tenant: str, file: Path, purpose: ImportOptions, _values: Any, report: Path) -> ImportResponse:
+    return import_response(run(lambda at: _import(at, tenant, file, purpose, report), creates=True))
+
+
+def _import_on_server(
+    tenant: str, file: Path, purpose: ImportOptions, values: dict[str, Any], report: Path
+) -> ImportResponse:
+    if purpose.list_key is not None and not has_list(purpose.list_key, tenant=tenant):
+        preview_upload(file, _without_list(values), tenant=tenant)
+        add_list(purpose.list_key, tenant=tenant)
+        _report_new_list(purpose.list_key)
+    return import_upload(file, values, report, tenant=tenant)
+
+
+def _without_list(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in ("listKey", "ask")}
+
+
+def _report_new_list(list_key: str) -> None:
+    aside.print(f"Created the list {list_key}: {_NEW_LIST}. Change it with `mailwright list edit`.")
+
+
 async def _preview(at: Installation, tenant: str, file: Path, purpose: ImportOptions) -> ImportPreview:
     owner = await find_tenant(at, tenant)
     if purpose.list_key is not None and not await _is_known(at, owner.id, purpose.list_key):
@@ -195,7 +244,7 @@ async def _create_list(at: Installation, tenant_id: int, purpose: ImportOptions,
         return
     await imports.preview(tenant_id, file, replace(purpose, list_key=None))
     await lists.create(at.database, at.clock, tenant_id, purpose.list_key, is_public=True, requires_confirmation=False)
-    aside.print(f"Created the list {purpose.list_key}: {_NEW_LIST}. Change it with `mailwright list edit`.")
+    _report_new_list(purpose.list_key)
 
 
 async def _run(imports: Imports, begun: Import, file: Path, report: Path) -> Import:
@@ -204,11 +253,9 @@ async def _run(imports: Imports, begun: Import, file: Path, report: Path) -> Imp
         aside.print(f"Resuming after row {begun.records}.")
     for warning in begun.plan.warnings:
         aside.print(warning, markup=False)
-    columns = (BarColumn(), DownloadColumn(), TextColumn("{task.fields[rows]} rows"), TimeRemainingColumn())
-    with Progress(*columns, console=aside, transient=True) as progress:
-        task = progress.add_task("", total=begun.size_bytes, completed=begun.read_bytes, rows=begun.records)
+    with import_progress(begun.size_bytes, begun.read_bytes, begun.records) as show:
         async for done in imports.run(begun, file, report):
-            progress.update(task, completed=done.read_bytes, rows=done.records)
+            show(done.read_bytes, done.records)
     return done
 
 
@@ -217,69 +264,60 @@ async def _is_known(at: Installation, tenant_id: int, list_key: str) -> bool:
         return list_key in await lists.existing_keys(tx, tenant_id, [list_key])
 
 
-def _counts(done: Import) -> str:
+def _counts(done: ImportResponse) -> str:
     counts = f"{done.added} added, {done.changed} changed, {done.unchanged} unchanged, {done.refused} refused"
     counts = f"{counts}, {done.repeated} repeated." if done.repeated else f"{counts}."
-    answers = import_answers_text(done)
-    return f"{counts} {answers}" if answers else counts
+    return f"{counts} {done.answers_text}" if done.answers_text else counts
 
 
-def _chosen(columns: list[str]) -> dict[str, str]:
-    chosen = {}
-    for text in columns:
-        title, sign, target = text.rpartition("=")
-        if not sign or not title or not target:
-            raise InvalidInput(f"{text!r} must look like `E-Mail=email`", field="--map")
-        chosen[title] = target
-    return chosen
-
-
-def _show_preview(seen: ImportPreview, *, as_json: bool) -> None:
+def _show_preview(seen: ImportPreviewResponse, *, as_json: bool) -> None:
     if as_json:
-        print_json(import_preview_response(seen).to_dict())
+        print_json(seen.to_dict())
         return
-    for warning in seen.plan.warnings:
+    for warning in seen.warnings:
         aside.print(warning, markup=False)
-    file_format = seen.plan.file_format
-    aside.print(f"Read as {file_format.encoding}, separated by {DELIMITER_NAMES[file_format.delimiter]}.")
+    aside.print(f"Read as {seen.encoding}, separated by {DELIMITER_NAMES[seen.delimiter]}.")
     print_rows(
         ("Column", "Imported as"),
-        ((column.title, _imported_as(column)) for column in seen.plan.columns),
+        ((column.title, _imported_as(column)) for column in seen.columns),
         nothing="No columns.",
     )
-    print_rows(
-        ("Line#", "Address", "Name", "Other fields"),
-        (_preview_row(line, row) for line, row in seen.rows),
-        nothing="No rows.",
-    )
-    if seen.plan.rows > len(seen.rows):
-        aside.print(f"These are the first {len(seen.rows)} of {seen.plan.rows} rows.")
+    rows = seen.to_dict()
+    print_rows(("Line#", "Address", "Name", "Other fields"), map(_preview_row, rows["rows"]), nothing="No rows.")
+    if seen.total_rows > len(seen.rows):
+        aside.print(f"These are the first {len(seen.rows)} of {seen.total_rows} rows.")
     if seen.refused:
-        of = f"{seen.checked}" if seen.checked == seen.plan.rows else f"the first {seen.checked}"
+        of = f"{seen.checked}" if seen.checked == seen.total_rows else f"the first {seen.checked}"
         out.print(f"{seen.refused} of {of} rows will be refused:", markup=False)
-        for line, refused in seen.first_refused:
-            text = " ".join(filter(None, (refused.email, refused.reason)))
-            out.print(f"  line {line}: {text}", markup=False, soft_wrap=True)
+        for row in rows["firstRefused"]:
+            text = " ".join(filter(None, (row["email"], row["refused"])))
+            out.print(f"  line {row['line']}: {text}", markup=False, soft_wrap=True)
     if seen.answers:
         out.print(f"{answers_text(seen.answers)}.", markup=False, soft_wrap=True)
-        for line, row in seen.first_unreadable:
-            out.print(f"  line {line}: {row.email} {row.remark}", markup=False, soft_wrap=True)
+        for each in seen.first_unreadable:
+            out.print(f"  line {each.line}: {each.email} {each.remark}", markup=False, soft_wrap=True)
 
 
-def _imported_as(column: ImportColumn) -> str:
+def _imported_as(column: ImportColumnResponse) -> str:
     if column.target == SKIPPED:
         return "ignored"
     return f"{column.target}: {LABELS[ColumnFormat(column.format)]}" if column.format else column.target
 
 
-def _preview_row(line: int, row: ContactRow | RefusedRow) -> tuple[Any, ...]:
-    if isinstance(row, RefusedRow):
-        return line, row.email, "", f"refused: {row.reason}"
+def _preview_row(row: dict[str, Any]) -> tuple[Any, ...]:
+    person = row["person"]
+    if person is None:
+        return row["line"], row["email"], "", f"refused: {row['refused']}"
     more = {
-        "newsletter": row.answer,
-        "locale": row.locale,
-        "timezone": row.timezone,
-        "tags": ", ".join(row.tags),
-        **row.attributes,
+        "newsletter": person["answer"],
+        "locale": person["locale"],
+        "timezone": person["timezone"],
+        "tags": ", ".join(person["tags"]),
+        **person["attributes"],
     }
-    return line, row.email, row.name, "; ".join(f"{name}: {value}" for name, value in more.items() if value)
+    return (
+        row["line"],
+        row["email"],
+        person["name"],
+        "; ".join(f"{key}: {value}" for key, value in more.items() if value),
+    )

@@ -11,6 +11,8 @@ from mailwright.audience.switching.exports import ExportFile
 from mailwright.audience.switching.moving import SwitchOver, SwitchOvers
 from mailwright.audience.switching.results import SwitchCounts
 from mailwright.audience.switching.vendors import MemberStatus, Vendor
+from mailwright.cli import remote
+from mailwright.cli.contact_uploads import move_uploads
 from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, Tenant
 from mailwright.cli.output import out, print_json
@@ -82,14 +84,19 @@ def import_from_command(
             wanted = SwitchOver(owner.id, vendor, exports, list_key, confirmed, filtered)
             return await (moving.preview(wanted) if dry_run else moving.run(wanted, actor=CONSOLE, report=report))
 
-    counts = run(work, creates=not dry_run)
+    if remote.server() is None:
+        counts = MoveCountsResponse.model_validate(run(work, creates=not dry_run))
+    else:
+        wanted = {"vendor": vendor.value, "listKey": list_key, "confirmed": confirmed, "filtered": filtered}
+        values = {name: value for name, value in wanted.items() if value is not None}
+        counts = move_uploads(given, values, tenant=tenant, report=report, is_preview=dry_run)
     if as_json:
-        print_json(MoveCountsResponse.model_validate(counts).to_dict())
+        print_json(counts.to_dict())
         return
     out.print(_sentence(counts, is_preview=dry_run), soft_wrap=True)
 
 
-def _sentence(counts: SwitchCounts, *, is_preview: bool) -> str:
+def _sentence(counts: MoveCountsResponse, *, is_preview: bool) -> str:
     parts_of = ((counts.complained, "complained"), (counts.already_unsubscribed, "already unsubscribed here"))
     named = ", ".join(f"{number:,} of them {what}" for number, what in parts_of if number)
     parts = (

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Mapping
+from contextlib import nullcontext
 from http import HTTPStatus
 from http.client import HTTPException
 from pathlib import Path
@@ -88,17 +89,25 @@ def request(
     content = None if body is None else json.dumps(body).encode()
     if file is not None:
         headers |= {"Content-Type": "application/octet-stream", "X-File-Name": quote(file.name)}
-        content = file.read_bytes()
-    wanted = Request(f"{_Target.url}{path}{suffix}", content, headers, method=method)  # noqa: S310 - http and https only
+        headers["Content-Length"] = str(file.stat().st_size)
     try:
-        with build_opener(_NoRedirects).open(wanted, timeout=_TIMEOUT_SECONDS) as response:
-            found: bytes = response.read()
-            return found
+        with nullcontext(content) if file is None else _open_upload(file) as sent:
+            wanted = Request(f"{_Target.url}{path}{suffix}", sent, headers, method=method)  # noqa: S310 - http and https only
+            with build_opener(_NoRedirects).open(wanted, timeout=_TIMEOUT_SECONDS) as response:
+                found: bytes = response.read()
+                return found
     except HTTPError as error:
         raise _refusal(error) from error
     except (OSError, HTTPException, ValueError) as error:
         reason = getattr(error, "reason", error)
         raise ServerUnreachable(f"The server {_Target.url} cannot be reached: {reason}.") from error
+
+
+def _open_upload(file: Path) -> Any:
+    """Open a file that is sent as it is read, with its progress on stderr."""
+    from rich.progress import open as open_with_progress  # noqa: PLC0415 - only uploads need it
+
+    return open_with_progress(file, "rb", description=file.name, console=aside, transient=True)
 
 
 def _refusal(error: HTTPError) -> MailwrightError:
