@@ -62,7 +62,7 @@ ALLOWED = re.compile(
     r"|\?:(in\|)?mail|\|mail\)|e\?mail|(returned|delayed|rejected) mail|mail could not be"
     r"|capital letters?|ASCII letters|[0-9]+ letters|letters of other|(sixteen|smaller|Other) letters|make a letter"
     r"|with a letter|numbers, (then )?.?letters|.letters.: .a.|KEY_PREFIX = .letter."
-    r"|fate: Inclusion|fate=decision|.fate.\]|deeds: list|deeds=found|.deeds.|for good replies"
+    r"|fate: Annotated|.fate.\]|deeds: list|deeds=found|.deeds.|for good replies"
     # Test data: replies of servers, texts of emails, names in other libraries.
     r"|your mail (looks|did)|too many mails|mail at a rate|takes no mail|rate of mail|text of our mail|deliver mail"
     r"|this mail as a member|(message: |-> |return |import |From, )Mail\b|helpers\.mail|email,Mail|:mail\"|\[mail\]"

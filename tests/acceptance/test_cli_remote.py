@@ -146,6 +146,30 @@ async def test_remote_mailouts_are_listed_shown_and_reported(far: Commands, api:
     assert (local.code, "only on the machine" in local.err) == (2, True)
 
 
+async def test_remote_articles_are_listed_explained_and_exported(far: Commands, api: Api) -> None:
+    assert (await far.ok("article", "list")).out == "No articles.\n"
+    for index, scope in enumerate((None, "ocd-division/country:us")):
+        piece = {"article_key": "spring-vote", "body_md": "Vote.\nSoon.", "scope_ocd_id": scope, "sort_index": index}
+        await api.client.put("/v1/slices", json={**piece, "tags": ["may"], "publish_status": "published"})
+    assert (await far.ok("article", "list", "--json")).json[0]["slices"] == 2
+    why = (await far.ok("article", "explain", "spring-vote", "--ocd-id", "ocd-division/country:fr")).out
+    assert [mark in why for mark in ("✓", "1.0 Vote.", "–", "1.1 Vote.")] == [True] * 4
+    assert "Vote. Soon." in (await far.ok("article", "preview", "spring-vote")).out
+    covered = (await far.ok("article", "coverage", "spring-vote", "--filter", "country=us")).out
+    assert "Nobody would receive it." in covered
+    assert "No recipient gets: 1.1 Vote." in covered
+    await far.ok("article", "export", "spring-vote", "slices.csv")
+    exported = await api.client.get("/v1/articles/spring-vote/slices.csv")
+    assert (far.folder / "slices.csv").read_text() == exported.text
+    await far.ok("article", "export", "spring-vote", "slices")
+    assert len(list((far.folder / "slices").rglob("*.md"))) == 2
+    assert (await far.ok("article", "runs")).out == "No runs.\n"
+    unknown = await far.run("article", "coverage", "autumn")
+    assert (unknown.code, unknown.err) == (1, "There is no article autumn.\n")
+    stranger = await far.run("article", "explain", "spring-vote", "--as", "nobody@example.com")
+    assert (stranger.code, stranger.err.startswith("--as: ")) == (2, True)
+
+
 async def test_remote_rules_reports_and_logs_are_those_of_the_key(far: Commands) -> None:
     assert (await far.ok("retention", "set", "events", "30", "--yes")).out.endswith("is on for default: 30 days.\n")
     [events] = [each for each in (await far.ok("retention", "show", "--json")).json if each["days"]]

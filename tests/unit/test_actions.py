@@ -19,7 +19,7 @@ from mailwright.web import app
 ACTIONS = [action for noun in load_nouns() for action in noun.actions]
 # The number of routes in each module that are written by hand. A number may only become smaller.
 HAND_WRITTEN = {
-    "articles": 13,
+    "articles": 1,
     "contact_events": 1,
     "contacts": 2,
     "dropin.segment": 3,

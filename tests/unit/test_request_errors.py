@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from mailwright import schemas
-from mailwright.schemas.articles import ArticleSendRequest
+from mailwright.actions.articles import ArticleSendRequest
 from mailwright.schemas.base import ResponseModel
 from mailwright.sources.api import requests
 from mailwright.sources.api.validation import FieldError, RequestInvalid, parse, parse_strict

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 MODULES: Final = {
     "approval": "approvals",
     "archive": "archive",
+    "article": "articles",
     "audit-log": "audit_log",
     "brand": "brands",
     "campaign": "campaigns approvals campaign_explanations campaign_guard_rails campaign_repeats campaign_reports",

@@ -1,40 +1,31 @@
-"""`mailwright article`: slices, previews, coverage and sending."""
+"""`mailwright article`: commands that read or write files, or that combine actions. The others are derived."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated
 
 import typer
 
+from mailwright.actions import articles
+from mailwright.actions.articles import ArticleSendRequest, ArticleSendResponse, SliceImportResponse, noun
 from mailwright.app.profiles import open_profiles
 from mailwright.app.templates import make_templates
+from mailwright.cli.derived import make_group, perform, print_result
 from mailwright.cli.opening import Installation, find_tenant, run, warn_if_held
-from mailwright.cli.options import Json, Limit, Tenant, group
-from mailwright.cli.output import clock_time, out, print_json, print_rows, two_lines
-from mailwright.domain.errors import InvalidInput, NotFound
+from mailwright.cli.options import Json, Limit, Tenant
+from mailwright.cli.output import out, print_json
+from mailwright.domain.errors import InvalidInput
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
-from mailwright.schemas.articles import (
-    ArticleSendRequest,
-    ArticleSummaryResponse,
-    SliceImportResponse,
-    article_coverage_response,
-    article_preview_response,
-    article_run_detail_response,
-    article_run_response,
-    article_send_response,
-    slice_decision_response,
-)
+from mailwright.schemas.base import combine
 from mailwright.sources.api.validation import parse_strict
 from mailwright.sources.articles import files
-from mailwright.sources.articles.assembly import Slice, SliceSet
-from mailwright.sources.articles.preview import ArticleCoverage, ArticlePreview, ArticlePreviews
-from mailwright.sources.articles.profiles.reads import ProfileRead
-from mailwright.sources.articles.runs import ArticleRun, ArticleRuns, RunVariant
-from mailwright.sources.articles.slices import ArticleSummary, SliceChanges, SliceStore
+from mailwright.sources.articles.runs import ArticleRun, ArticleRuns
+from mailwright.sources.articles.slice_input import FIELDS, parse_slice
+from mailwright.sources.articles.slices import SliceChanges, SliceStore
 
-app = group("Articles: one newsletter, assembled per recipient from slices.")
+app = make_group(noun)
 
 Key = Annotated[
     str, typer.Argument(metavar="KEY", help="The article key, for example spring-vote.", show_default=False)
@@ -54,24 +45,6 @@ Divisions = Annotated[
     typer.Option("--ocd-id", metavar="ID", help="Preview as a recipient in this division; can be repeated."),
 ]
 
-Part = TypeVar("Part", SliceStore, ArticleRuns)
-
-
-@app.command("list")
-def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> None:
-    """List articles."""
-
-    async def work(at: Installation) -> list[ArticleSummary]:
-        owner = await find_tenant(at, tenant)
-        return await _service(SliceStore, at).list_articles(owner.id)
-
-    found = run(work)
-    if as_json:
-        print_json([ArticleSummaryResponse.model_validate(each).to_dict() for each in found])
-        return
-    rows = ((each.article_key, each.slices, each.published, clock_time(each.updated_at)) for each in found)
-    print_rows(("Key!", "Slices#", "Published#", "Updated!"), rows, nothing="No articles.")
-
 
 @app.command("import")
 def import_command(
@@ -87,7 +60,8 @@ def import_command(
 
     async def work(at: Installation) -> SliceChanges:
         owner = await find_tenant(at, tenant)
-        return await _service(SliceStore, at).import_slices(CONSOLE, owner.id, given)
+        templates = make_templates(at.settings, at.database, at.clock)
+        return await SliceStore(at.database, at.clock, templates).import_slices(CONSOLE, owner.id, given)
 
     put = run(work, creates=True)
     if as_json:
@@ -103,14 +77,8 @@ def export(
     tenant: Tenant = tenants.DEFAULT,
 ) -> None:
     """Export an article's slices. Importing the unchanged export changes nothing."""
-
-    async def work(at: Installation) -> list[Slice]:
-        owner = await find_tenant(at, tenant)
-        return await _service(SliceStore, at).list_slices(owner.id, key)
-
-    found = SliceSet(run(work)).slices
-    if not found:
-        raise NotFound(f"There is no article {key}.")
+    listed = perform(noun.find(articles.show_article), {}, path={"article_key": key}, tenant=tenant)
+    found = [parse_slice({name: value for name, value in each if name in FIELDS}) for each in listed.slices]
     if to.suffix.lower() == ".csv":
         to.write_text(files.as_csv(found), encoding="utf-8")
     else:
@@ -132,57 +100,26 @@ def preview(
     as_json: Json = False,
 ) -> None:
     """Preview an article as a recipient would get it now."""
-    seen = _load_preview(key, as_, ocd_ids, tenant)
+    recipient = {"email": as_, "ocd_ids": list(ocd_ids or ())}
+    seen = perform(noun.find(articles.preview), recipient, path={"article_key": key}, tenant=tenant)
     if as_json:
-        print_json(article_preview_response(seen).to_dict())
+        print_json(seen.to_dict())
         return
-    if seen.article is None or seen.rendered is None:
+    if seen.subject is None:
         out.print("This recipient gets nothing. `mailwright article explain` shows the reason for each slice.")
         raise typer.Exit(1)
     if html:
-        out.file.write(f"{seen.rendered.html}\n")
+        out.file.write(f"{seen.html}\n")
         return
-    out.print(f"Subject: {seen.rendered.subject}\n\n{seen.rendered.text}", markup=False)
-
-
-@app.command()
-def explain(
-    key: Key, *, as_: As = None, ocd_ids: Divisions = None, tenant: Tenant = tenants.DEFAULT, as_json: Json = False
-) -> None:
-    """Explain why each slice is or is not in a recipient's article."""
-    seen = _load_preview(key, as_, ocd_ids, tenant)
-    if as_json:
-        print_json([slice_decision_response(each).to_dict() for each in seen.slices])
-        return
-    rows = (("✓" if each.inclusion.is_included else "–", _label(each.slice), each.reason) for each in seen.slices)
-    print_rows(("!", "Slice", "Reason"), rows, nothing="No slices.")
+    out.print(f"Subject: {seen.subject}\n\n{seen.text}", markup=False)
 
 
 @app.command()
 def coverage(key: Key, *, filters: Filters = None, tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> None:
     """Show how many recipients would get each variant now."""
-
-    async def work(at: Installation) -> ArticleCoverage:
-        owner = await find_tenant(at, tenant)
-        async with _previews(at) as previews:
-            return await previews.coverage(owner.id, key, _conditions(filters))
-
-    found = run(work)
-    if as_json:
-        print_json(article_coverage_response(key, found).to_dict())
-        return
-    rows = (
-        (each.recipients, each.title, "\n".join(one.scope_ocd_id or "everyone" for one in each.slices))
-        for each in found.variants
-    )
-    print_rows(("Recipients#", "Headline", "Slices for"), rows, nothing="Nobody would receive it.")
-    out.print(f"Recipients on the list {found.list_key}: {found.recipients}. Variants: {len(found.variants)}.")
-    if found.source is not None:
-        out.print(f"Recipients come from {found.source}.", markup=False)
-    if found.skipped:
-        out.print(f"{found.skipped} subscribers match no slice.")
-    for each in found.unread:
-        out.print(f"No recipient gets: {_label(each)}", markup=False)
+    action, audience = noun.find(articles.coverage), {"audience_filter": _conditions(filters)}
+    found = perform(action, audience, path={"article_key": key}, tenant=tenant)
+    print_result(action, found, {}, as_json=as_json)
 
 
 @app.command()
@@ -216,7 +153,7 @@ def send(
 
     begun, is_replay = run(work)
     if as_json:
-        print_json(article_send_response(begun, is_replay=is_replay).to_dict())
+        print_json(combine(ArticleSendResponse, begun, is_replay=is_replay).to_dict())
         return
     if is_replay:
         out.print(f"This batch was already sent: run {begun.run_id}, {begun.recipients} recipients.", markup=False)
@@ -233,75 +170,13 @@ def runs(
     as_json: Json = False,
 ) -> None:
     """List runs, or show one run with its message counts."""
-    if run_id is not None:
-        _one_run(run_id, tenant, as_json=as_json)
-        return
-
-    async def work(at: Installation) -> list[ArticleRun]:
-        owner = await find_tenant(at, tenant)
-        return await _service(ArticleRuns, at).list_runs(owner.id, limit=limit)
-
-    found = run(work)
-    if as_json:
-        print_json([article_run_response(each).to_dict() for each in found])
-        return
-    rows = (
-        (
-            each.run_id,
-            two_lines(each.campaign_tag, each.article_key),
-            each.recipients,
-            two_lines(clock_time(each.started_at), _state(each)),
-        )
-        for each in found
-    )
-    print_rows(("Run!", "Tag, article", "Recipients#", "Started"), rows, nothing="No runs.")
-
-
-def _one_run(run_id: str, tenant: str, *, as_json: bool) -> None:
-    async def work(at: Installation) -> tuple[ArticleRun, dict[str, int], list[RunVariant]]:
-        owner = await find_tenant(at, tenant)
-        made = _service(ArticleRuns, at)
-        found = await made.find(owner.id, run_id)
-        return found, await made.count_messages(found), await made.list_variants(found)
-
-    found, counts, shares = run(work)
-    if as_json:
-        print_json(article_run_detail_response(found, counts, shares).to_dict())
-        return
-    out.print(f"{found.article_key} as {found.campaign_tag}, by {found.actor}: {_state(found)}.", markup=False)
-    print_rows(("Status!", "Messages#"), counts.items(), nothing="No messages yet.")
-    out.print(f"Recipients: {found.recipients}. Variants: {len(shares)}. Without a slice: {found.skipped}.")
-    if found.read is not None:
-        _print_read(found.read)
-
-
-def _print_read(read: ProfileRead) -> None:
-    counts = f"{read.rows_read} rows read, {read.matched} addresses matched, {read.refused} rows refused, "
-    left_out = f"{read.excluded} unsubscribed or bounced there, {read.suppressed} suppressed here"
-    out.print(f"Recipients come from {read.source}: {counts}{left_out}.", markup=False)
-    for each in read.refusals:
-        out.print(f"Refused: {each.email or 'no address'}: {each.reason}", markup=False)
-
-
-def _load_preview(key: str, email: str | None, ocd_ids: Sequence[str] | None, tenant: str) -> ArticlePreview:
-    async def work(at: Installation) -> ArticlePreview:
-        owner = await find_tenant(at, tenant)
-        async with _previews(at) as previews:
-            person = await previews.find_recipient(owner.id, email, ocd_ids or ())
-            return await previews.preview(owner.id, key, person)
-
-    return run(work)
-
-
-def _service(part: type[Part], at: Installation) -> Part:
-    return part(at.database, at.clock, make_templates(at.settings, at.database, at.clock))
-
-
-@asynccontextmanager
-async def _previews(at: Installation) -> AsyncIterator[ArticlePreviews]:
-    async with open_profiles(at.settings, at.database) as profiles:
-        templates = make_templates(at.settings, at.database, at.clock)
-        yield ArticlePreviews(at.database, at.clock, templates, profiles)
+    if run_id is None:
+        action = noun.find(articles.list_runs)
+        found = perform(action, {"limit": limit}, path={}, tenant=tenant)
+    else:
+        action = noun.find(articles.show_run)
+        found = perform(action, {}, path={"run_id": run_id}, tenant=tenant)
+    print_result(action, found, {}, as_json=as_json)
 
 
 @asynccontextmanager
@@ -323,18 +198,3 @@ def _conditions(given: Sequence[str] | None) -> dict[str, str]:
             raise InvalidInput("must look like `state=OH`", field="--filter")
         found[name] = value
     return found
-
-
-def _label(each: Slice) -> str:
-    title: Any = each.title or each.dek or each.body_md.partition("\n")[0][:60]
-    return f"{each.section_order}.{each.sort_index} {title}"
-
-
-def _state(each: ArticleRun) -> str:
-    if each.failure is not None:
-        return f"failed: {each.failure}"
-    if each.hold_reason is not None:
-        return f"on hold because the sender rules are not met: {each.hold_reason}"
-    if each.read is not None and each.read.ended_at is None and each.enqueue_ended_at is None:
-        return f"waiting for recipients: {each.read.problem}" if each.read.problem else "reading recipients"
-    return "all messages queued" if each.enqueue_ended_at is not None else "in progress"

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -16,6 +17,7 @@ from mailwright.actions.declaration import DeclaredAction
 from mailwright.domain.clock import ManualClock
 from mailwright.events.outbound.deliveries import FAILED
 from mailwright.outbox import tenants
+from mailwright.sources.articles.runs import RunRequest
 from mailwright.sources.campaigns.approval_gate import AwaitsApproval
 from mailwright.sources.send_approvals import PlannedSend, SendKind, require_approval
 from mailwright.storage.database import Database
@@ -36,11 +38,16 @@ CAMPAIGN = {
     "filter": {"tag": "nobody"},
     "content": {"subject": "News", "body": "<p>{{ unsubscribe_url }}</p>"},
 }
+A_SLICE = {"article_key": "spring-vote", "body_md": "Hello", "publish_status": "published"}
 BODIES: dict[str, Any] = {
     "approval change_rule": {"over": 100},
     "approval approve_send": {"digest": "0"},
     "approval reject_send": {"digest": "0", "comment": "Too early."},
     "archive set_archived": {"isPublic": True},
+    "article preview": {},
+    "article coverage": {},
+    "article put_slice": {**A_SLICE, "sort_index": 1},
+    "article change_slice": {**A_SLICE, "title": "Vote"},
     "brand save_brand": {"name": "Acme"},
     "brand edit_brand": {"primary": "#112233"},
     "campaign create": CAMPAIGN,
@@ -113,7 +120,8 @@ QUERIES: dict[str, dict[str, Any]] = {
 }
 # The body of actions that take a file.
 PEOPLE = b"email\nada@example.com\n"
-FILES: dict[str, bytes] = {"image upload": a_png(), "dmarc import_file": b"no report"}
+SLICES = b"article_key,section_order,body_md\nspring-vote,3,Hello\n"
+FILES: dict[str, bytes] = {"image upload": a_png(), "dmarc import_file": b"no report", "article import_slices": SLICES}
 # Actions that other tests perform, because they need what happens in the background, or a deleted object.
 ELSEWHERE = {"contact report", "contact start", "image restore"}
 # Actions that are audited only if they change something, which their request here does not.
@@ -215,7 +223,11 @@ async def places(api: Api) -> dict[str, str]:
     named |= {"notificationId": "1"}
     named |= {"approvalId": await _request_approval(api)}
     mailout = await api.engine.mailout_runs.accept(1, token_hex(16), actor="test")
-    named |= {"mailoutId": mailout.mailout_id}
+    stored = (await api.client.put("/v1/slices", json=A_SLICE)).json()
+    order = RunRequest("spring", A_SLICE["article_key"], str(uuid4()), {})
+    run, _ = await api.engine.article_runs.start("test", 1, order)
+    named |= {"mailoutId": mailout.mailout_id, "sliceId": stored["slice_id"], "runId": run.run_id}
+    named |= {"articleKey": A_SLICE["article_key"]}
     return {**named, **platform, "webhookId": webhook, "deliveryId": delivery}
 
 

@@ -122,7 +122,12 @@ class ArticleRun:
     @property
     def is_read(self) -> bool:
         """Whether all recipients are known here, so that messages can be created."""
-        return self.read is None or self.read.ended_at is not None
+        return self.read is None or self.read.is_complete
+
+    @property
+    def is_enqueued(self) -> bool:
+        """Whether all messages are in the queue."""
+        return self.enqueue_ended_at is not None
 
     @property
     def audience(self) -> ArticleAudience:

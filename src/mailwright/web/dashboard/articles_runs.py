@@ -8,12 +8,12 @@ from uuid import uuid4
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
+from mailwright.actions.articles import ArticleSendRequest
 from mailwright.app.wiring import Engine
 from mailwright.domain.errors import IdempotencyConflict, InvalidInput, MailwrightError
 from mailwright.domain.message import Source
 from mailwright.domain.states import Status
 from mailwright.domain.translation import gettext
-from mailwright.schemas.articles import ArticleSendRequest
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.sources.api.validation import RequestInvalid, parse_strict
 from mailwright.sources.articles import history

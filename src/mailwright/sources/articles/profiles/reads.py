@@ -51,6 +51,10 @@ class ProfileRead:
     refusals: tuple[RefusedProfile, ...]
     problem: str | None
 
+    @property
+    def is_complete(self) -> bool:
+        return self.ended_at is not None
+
 
 @dataclass(frozen=True, slots=True)
 class ReadPage:
