@@ -1,4 +1,4 @@
-"""Home: current figures, queue, forecast, actions needed and health."""
+"""Home: the last campaign, growth and next steps for editors; queue, forecast and health for administrators."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
@@ -12,6 +12,7 @@ from mailwright.app.sending import release_sending
 from mailwright.app.setup import load_checklist
 from mailwright.app.stored_settings import load_effective
 from mailwright.app.wiring import Engine
+from mailwright.audience.growth import AudienceGrowth, load_growth
 from mailwright.domain.campaign import (
     AWAITING_WINNER,
     AWAITS_APPROVAL,
@@ -20,6 +21,7 @@ from mailwright.domain.campaign import (
     PAUSED,
     SCHEDULE_OVERDUE,
     UNDECIDED,
+    CampaignStatus,
 )
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Instant
 from mailwright.domain.errors import NotPossibleNow
@@ -31,6 +33,7 @@ from mailwright.outbox.sending_hold import DueMessages, find_hold
 from mailwright.outbox.summary import MAX_COUNTED, QueueSummary, summarize_queue
 from mailwright.outbox.workers import list_present
 from mailwright.sources.campaigns.approval_records import count_waiting_for
+from mailwright.sources.campaigns.comparison import load_history
 from mailwright.sources.campaigns.forecast import forecast
 from mailwright.sources.campaigns.forecast_values import CampaignForecast, summarize_segments
 from mailwright.sources.campaigns.progress import (
@@ -49,7 +52,7 @@ from mailwright.web.dashboard.readiness import readiness_of
 from mailwright.web.dashboard.shell import PageRoute, fragment, page, redirect, render_part
 from mailwright.web.dashboard.stream import stream
 from mailwright.web.session import AdminDep, ViewerDep, Visitor, visitor_of
-from mailwright.web.state import EngineDep, health_watch_of
+from mailwright.web.state import EngineDep, health_watch_of, result_cache_of
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -76,6 +79,14 @@ _FORECAST_HORIZON: Final = 64 * DAY
 _MIN_SPAN_WIDTH: Final = 4.0
 _MAX_CAMPAIGNS: Final = 12
 
+_LISTED_CAMPAIGNS: Final = 50
+_MAX_DRAFTS: Final = 5
+_GROWTH_PERIOD: Final = 30 * DAY
+# The views of Home. Without one, administrators see how sending goes, and others the campaigns.
+CAMPAIGNS_VIEW, SENDING_VIEW = "campaigns", "sending"
+VIEWS: Final = {CAMPAIGNS_VIEW: lazy_gettext("Campaigns"), SENDING_VIEW: lazy_gettext("Sending")}
+
+ViewQuery = Annotated[str, Query(pattern=f"^({CAMPAIGNS_VIEW}|{SENDING_VIEW}|)$")]
 RangeQuery = Annotated[str, Query(alias="range", pattern="^(hour|day|week|month)$")]
 
 
@@ -121,17 +132,21 @@ class ForecastRow:
 
 
 @router.get("/")
-async def show(request: Request, engine: EngineDep, span: RangeQuery = DEFAULT_RANGE) -> Response:
+async def show(request: Request, engine: EngineDep, span: RangeQuery = DEFAULT_RANGE, view: ViewQuery = "") -> Response:
     """Show Home; clients that do not accept HTML get links to the API description and health check."""
     if "text/html" not in request.headers.get("accept", "").lower():
         return json_response({"service": "Mailwright", "description": "/openapi.json", "health": "/readyz"})
     visitor = await visitor_of(request)
+    view = view or (SENDING_VIEW if visitor.may(Role.ADMIN) else CAMPAIGNS_VIEW)
     return await page(
         request,
         visitor,
         "overview.html",
         ranges=RANGES,
         span=span,
+        views=VIEWS,
+        view=view,
+        **(await _campaign_values(engine, visitor) if view == CAMPAIGNS_VIEW else {}),
         **await _start_values(engine, visitor),
         **await _current_values(request, engine, visitor, span),
     )
@@ -160,6 +175,18 @@ async def show_forecast(request: Request, engine: EngineDep, visitor: ViewerDep)
     return fragment(request, visitor, "overview/forecast.html", **values)
 
 
+@router.get("/overview/growth")
+async def show_growth(request: Request, engine: EngineDep, visitor: ViewerDep) -> Response:
+    """Count subscriptions. Loaded after the page, because it reads all of them."""
+    since = engine.clock.now() - _GROWTH_PERIOD
+
+    async def count() -> AudienceGrowth:
+        return await load_growth(engine.database.reader, visitor.tenant_id, since=since)
+
+    found = await result_cache_of(request).get(("growth", visitor.tenant_id), count)
+    return fragment(request, visitor, "overview/growth.html", growth=found)
+
+
 @router.post("/overview/release")
 async def release(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
     """Resume sending that is on hold because the database was restored or replaced."""
@@ -181,6 +208,15 @@ async def release(request: Request, engine: EngineDep, visitor: AdminDep) -> Res
             paused=len(paused.campaigns),
         ),
     )
+
+
+async def _campaign_values(engine: Engine, visitor: Visitor) -> dict[str, Any]:
+    """Return the last campaign, and those that are not sent yet."""
+    async with engine.database.reader.read() as tx:
+        latest = await load_history(tx, visitor.tenant_id, engine.clock.now(), limit=1)
+    newest = await engine.campaigns.list_page(tenant_id=visitor.tenant_id, limit=_LISTED_CAMPAIGNS)
+    prepared = [each for each in newest if each.status in (CampaignStatus.DRAFT, CampaignStatus.READY)]
+    return {"last": latest[0] if latest else None, "drafts": prepared[:_MAX_DRAFTS]}
 
 
 async def _start_values(engine: Engine, visitor: Visitor) -> dict[str, Any]:
