@@ -80,6 +80,8 @@ def test_missing_backup_has_an_alert() -> None:
 HEALTHY = {
     "up": "1",
     "mailwright_sending_held": "0",
+    "mailwright_replica_used": "1",
+    "mailwright_replica_lag_seconds": "0.2",
     "mailwright_workers": "2",
     "mailwright_oldest_due_age_seconds": "3",
     "mailwright_disk_free_bytes": "50000000000",
@@ -104,6 +106,8 @@ HEALTHY = {
 FAULTS = {
     "MailwrightDown": {"up": "0"},
     "MailwrightSendingHeld": {"mailwright_sending_held": "1"},
+    "MailwrightReplicaNotUsed": {"mailwright_replica_used": "0"},
+    "MailwrightReplicaLate": {"mailwright_replica_lag_seconds": "90"},
     "MailwrightNoWorker": {"mailwright_workers": "0"},
     "MailwrightMessagesLate": {"mailwright_oldest_due_age_seconds": "700"},
     "MailwrightDiskAlmostFull": {

@@ -51,10 +51,9 @@ def _export(facts: HealthFacts, findings: Sequence[Finding]) -> None:
     metrics.LAST_BACKUP.set((facts.last_backup or 0) / SECOND)
     metrics.WORKERS.set(facts.running_workers)
     metrics.SENDING_HELD.set(int(facts.hold is not None))
-    if facts.replica is not None:
-        metrics.REPLICA_USED.set(int(facts.replica.is_used))
-        lag = facts.replica.lag_seconds
-        metrics.REPLICA_LAG.set(math.nan if lag is None else lag)
+    replica = facts.replica
+    metrics.REPLICA_USED.set(math.nan if replica is None else int(replica.is_used))
+    metrics.REPLICA_LAG.set(math.nan if replica is None or replica.lag_seconds is None else replica.lag_seconds)
     for verdict in (Verdict.WARNING, Verdict.PROBLEM):
         metrics.HEALTH_FINDINGS.labels(verdict).set(sum(each.verdict is verdict for each in findings))
 

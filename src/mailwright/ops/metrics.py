@@ -167,13 +167,13 @@ WORKERS = Gauge(
 )
 SENDING_HELD = Gauge(
     "mailwright_sending_held",
-    "1 while all sending is on hold after a restore.",
+    "1 while all sending is on hold after a restore or a failover.",
     registry=REGISTRY,
     multiprocess_mode="mostrecent",
 )
 REPLICA_USED = Gauge(
     "mailwright_replica_used",
-    "1 while reports, exports and lists read the replica, 0 while they read the primary or there is no replica.",
+    "1 while reports, exports and lists read the replica, 0 while they read the primary instead, NaN without one.",
     registry=REGISTRY,
     multiprocess_mode="mostrecent",
 )
