@@ -172,7 +172,8 @@ async def _result_values(request: Request, engine: Engine, visitor: Visitor, imp
         refused = await result_cache_of(request).get((gettext("refused rows"), import_id), read_refused)
     every = await lists.list_all(engine.database, visitor.tenant_id, with_archived=True)
     list_ = next((each for each in every if each.list_key == found.plan.list_key), None)
-    return {"each": found, "list": list_, "refused": refused, "answers": [*import_figures(found)]}
+    answers = [*import_figures(found)]
+    return {"each": found, "list": list_, "refused": refused, "answers": answers, "field_words": _FIELD_WORDS}
 
 
 async def create_list(engine: Engine, visitor: Visitor, name: str) -> str:
