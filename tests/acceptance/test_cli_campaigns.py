@@ -203,8 +203,12 @@ async def test_campaign_runs_from_file_to_report(here: Commands) -> None:
         ("alan@example.com", "SENT"),
         ("grace@example.com", "SENT"),
     ]
-    lines = (await here.ok("campaign", "report", campaign_id, "--json")).out.splitlines()
+    lines = (await here.ok("campaign", "report", campaign_id, "--format", "jsonl")).out.splitlines()
     assert [json.loads(line)["message_id"] for line in lines] == [row["message_id"] for row in rows]
+    figures = await here.ok("campaign", "report", campaign_id)
+    assert figures.out == (await here.ok("campaign", "figures", campaign_id)).out
+    assert "add --format csv" in figures.err  # Scripts that expect the recipients find the reason.
+    assert (await here.ok("campaign", "report", campaign_id, "--json")).json["counts"]["sent"] == 3
     emails = {path.name for path in (here.folder / "var/mailbox/new").iterdir()}
     assert emails == {f"{each}.mailwright" for each in (tried.out.strip(), *(row["message_id"] for row in rows))}
     done = (await here.ok("audit-log", "--subject", campaign_id, "--json")).json

@@ -124,8 +124,11 @@ async def test_remote_campaign_reports_are_shown_and_written(far: Commands, api:
     assert (await far.ok("campaign", "history", "--csv")).out.startswith("started_at,")
     await far.ok("campaign", "report", campaign_id, "people.csv")
     assert (far.folder / "people.csv").read_text().startswith("email,status,")
-    lines = await far.run("campaign", "report", campaign_id, "--json")
-    assert (lines.code, "only on the machine" in lines.err) == (2, True)
+    assert "has not started" in (await far.ok("campaign", "report", campaign_id)).out
+    await far.ok("campaign", "report", campaign_id, "people.jsonl", "--format", "jsonl")
+    assert (far.folder / "people.jsonl").read_text() == ""
+    wrong = await far.run("campaign", "report", campaign_id, "--show", "nobody")
+    assert (wrong.code, wrong.err.startswith("--show")) == (2, True)
     again = await far.run("campaign", "resend", campaign_id, "--subject", "Again")
     assert (again.code, "The campaign is DRAFT" in again.err) == (1, True)
     early = await far.run("campaign", "segment", campaign_id, "--of", "opened", "--after-minutes", "-1")

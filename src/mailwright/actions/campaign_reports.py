@@ -25,6 +25,7 @@ from mailwright.actions.declaration import (
     MANAGE,
     AgentTool,
     CsvFile,
+    JsonLinesFile,
     Line,
     Moment,
     Option,
@@ -43,7 +44,7 @@ from mailwright.domain.states import EventType
 from mailwright.domain.tracking import TrackingMode
 from mailwright.schemas.base import From, ResponseModel, Time
 from mailwright.schemas.paging import Page, decode_cursor, encode_cursor
-from mailwright.schemas.recipient_report import recipients_csv
+from mailwright.schemas.recipient_report import recipients_csv, recipients_json_lines
 from mailwright.sources.api.fields import RequestModel, SegmentName
 from mailwright.sources.campaigns import report
 from mailwright.sources.campaigns.breakdown import DelayInterval
@@ -521,6 +522,14 @@ async def report_csv(at: Context, campaign_id: str, query: RecipientQuery) -> Cs
     campaign = await find(at, campaign_id)
     rows = report.report_rows(at.database, campaign.key, query.filter)
     return CsvFile(recipients_csv(rows), f"campaign-{campaign_id}.csv")
+
+
+@noun.get("/{campaignId}/report.jsonl")
+async def report_json_lines(at: Context, campaign_id: str, query: RecipientQuery) -> JsonLinesFile:
+    """Download the result of every recipient as JSON lines, by address; with `show`, of some of them."""
+    campaign = await find(at, campaign_id)
+    rows = report.report_rows(at.database, campaign.key, query.filter)
+    return JsonLinesFile(recipients_json_lines(rows), f"campaign-{campaign_id}.jsonl")
 
 
 @noun.get("/{campaignId}/recipients")

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, I
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, TypeVar, get_type_hints
 
 from pydantic import BaseModel
 
@@ -163,11 +163,25 @@ class Upload:
 
 
 @dataclass(frozen=True, slots=True)
-class CsvFile:
-    """A CSV file as the result of an action. Without a name, browsers name it after the address."""
+class ResultFile:
+    """A file as the result of an action. Without a name, browsers name it after the address."""
+
+    media_type: ClassVar[str]
 
     parts: AsyncIterable[bytes | str]
     name: str = ""
+
+
+class CsvFile(ResultFile):
+    """A file of comma-separated values."""
+
+    media_type = "text/csv"
+
+
+class JsonLinesFile(ResultFile):
+    """A file with a JSON object on each line."""
+
+    media_type = "application/jsonl"
 
 
 async def one_part(content: bytes) -> AsyncIterator[bytes]:
@@ -215,7 +229,7 @@ class DeclaredAction:
     query: type[RequestModel] | None  # the query parameters of a request that can also have a body
     result: type[ResponseModel] | None  # None: no result, a file, or a dict of any form
     file_body: FileBody | None
-    is_csv: bool  # whether the result is a `CsvFile`
+    file_type: type[ResultFile] | None  # of the file that is the result
     deprecated: bool  # whether another action has taken its place
     csv: "DeclaredAction | None"  # makes the file that the command writes with --csv
 
@@ -387,7 +401,7 @@ class Noun:
                 query=query,
                 result=result,
                 file_body=body,
-                is_csv=hints["return"] is CsvFile,
+                file_type=hints["return"] if _is_model(hints["return"], ResultFile) else None,
                 deprecated=deprecated,
                 csv=None if csv is None else self.find(csv),
             )

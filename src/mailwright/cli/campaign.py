@@ -1,18 +1,18 @@
 """`mailwright campaign`: one email for many recipients, from draft to report."""
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final, Literal, TypeVar
 
 import typer
 from rich.text import Text
 
 from mailwright.actions import approvals, campaign_reports, campaigns, load_noun
 from mailwright.actions.approvals import CampaignApprovalResponse
-from mailwright.actions.campaign_reports import RecipientQuery
 from mailwright.actions.campaigns import (
     CampaignExtensionResponse,
     CampaignRequest,
@@ -79,12 +79,12 @@ from mailwright.cli.campaign_output import (
     waiting,
 )
 from mailwright.cli.campaign_repeats import repeat_command
-from mailwright.cli.derived import console_context, make_group, perform, print_lines
+from mailwright.cli.derived import console_context, make_group, perform, print_lines, print_result
 from mailwright.cli.exit_codes import NEGATIVE
 from mailwright.cli.json_input import json_object
 from mailwright.cli.opening import Installation, find_tenant, run, show_zone_of, warn_if_held
 from mailwright.cli.options import BlocksFile, HtmlFile, Json, Limit, MarkdownFile, MjmlFile, State, Tenant
-from mailwright.cli.output import aside, clock_time, display, out, print_json, print_rows, two_lines, write_parts
+from mailwright.cli.output import aside, clock_time, display, out, print_json, print_rows, two_lines
 from mailwright.content.presend_checks import PresendContext, PresendIssue, links_of
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.campaign import NO_WORKER
@@ -98,9 +98,8 @@ from mailwright.domain.sending_readiness import SendingReadiness
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE, describe_actor
 from mailwright.outbox.limits import DefaultLimits
-from mailwright.schemas.recipient_report import report_json
 from mailwright.sources.api.validation import parse_strict
-from mailwright.sources.campaigns import progress, report
+from mailwright.sources.campaigns import progress
 from mailwright.sources.campaigns.bulk_limits import load_bulk_limits
 from mailwright.sources.campaigns.campaigns import Campaigns, with_send_time
 from mailwright.sources.campaigns.checks import (
@@ -529,27 +528,30 @@ def show(
 def report_command(
     campaign_id: CampaignId,
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="The file to write.", show_default="stdout")
+        Path | None, typer.Argument(metavar="[FILE]", help="The file for the recipients.", show_default="stdout")
     ] = None,
-    _as_csv: Annotated[bool, typer.Option("--csv", help="Write CSV (the default).")] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Write JSON lines.")] = False,
+    *,
+    format_: Annotated[
+        Literal["csv", "jsonl"] | None,
+        typer.Option("--format", help="Write the result for every recipient in this format.", show_default=False),
+    ] = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="The same as --format csv.")] = False,
+    as_json: Json = False,
     show: Annotated[
         str, typer.Option(help="Only these recipients, for example opened, clicked, did_not_open or bounced.")
     ] = "all",
 ) -> None:
-    """Write the result for every recipient: email, status, error_message, message_id, sent_at and others."""
-
-    if not as_json:
-        action = noun.find(campaign_reports.report_csv)
-        perform(action, {"show": show}, path={"campaign_id": campaign_id}, target=file)
+    """Show the figures of a campaign. With --format, --show or a file, write the result for every recipient."""
+    path = {"campaign_id": campaign_id}
+    if format_ is None and not as_csv and file is None and show == "all":
+        if not sys.stdout.isatty():
+            aside.print("! These are the figures. For the recipients, add --format csv or jsonl.", markup=False)
+        figures = noun.find(campaign_reports.show_report)
+        print_result(figures, perform(figures, {}, path=path), path, as_json=as_json)
         return
-
-    async def work(at: Installation) -> None:
-        shown = parse_strict(RecipientQuery, {"show": show}).filter
-        rows = report.report_rows(at.database, (await _found(at, campaign_id)).key, shown)
-        await write_parts(report_json(rows), file)
-
-    _run(work)
+    is_json = format_ == "jsonl" or (format_ is None and as_json)
+    action = noun.find(campaign_reports.report_json_lines if is_json else campaign_reports.report_csv)
+    perform(action, {"show": show}, path=path, target=file)
 
 
 app.command("repeat")(repeat_command)

@@ -29,13 +29,13 @@ from mailwright.actions.declaration import (
     Aside,
     Badge,
     Cell,
-    CsvFile,
     DeclaredAction,
     Details,
     FromFile,
     Moment,
     Noun,
     Option,
+    ResultFile,
     Table,
     TableOf,
     TwoLines,
@@ -114,7 +114,7 @@ def make_command(action: DeclaredAction) -> Callable[..., None]:
         path = {name: given.pop(name) for name in action.parameters}
         chosen = {name: given.pop(name) for name in action.noun.local_settings}
         target, wants_csv = given.pop("target", None), given.pop("as_csv", False)
-        if (csv := action if action.is_csv else action.csv if wants_csv else None) is not None:
+        if (csv := action if action.file_type is not None else action.csv if wants_csv else None) is not None:
             perform(csv, _values(csv, given), path=path, tenant=tenant, target=target)
             return
         if target is not None:
@@ -132,7 +132,7 @@ def make_command(action: DeclaredAction) -> Callable[..., None]:
             metavar="FILE", exists=True, dir_okay=False, help=action.file_body.help, show_default=False
         )
         parameters.append(_parameter("upload", Annotated[Path, argument]))
-    if action.is_csv:
+    if action.file_type is not None:
         parameters.append(_parameter("target", CsvFileTarget, default=None))
     if action.csv is not None:
         parameters += [_parameter("target", CsvTarget, default=None), _parameter("as_csv", Csv, default=False)]
@@ -150,7 +150,7 @@ def make_command(action: DeclaredAction) -> Callable[..., None]:
     if not (action.finds_tenant or action.is_platform):
         whose, default = (TenantOrAll, None) if action.spans_tenants else (Tenant, tenants.DEFAULT)
         parameters.append(_parameter("tenant", whose, default=default))
-    if not action.is_csv:
+    if action.file_type is None:
         parameters.append(_parameter("as_json", Json, default=False))
     run_command.__name__, run_command.__doc__ = action.name, action.help or action.description
     run_command.__annotations__ = {each.name: each.annotation for each in parameters}
@@ -227,7 +227,7 @@ def _run(
         if action.query is not None:
             given.append(parse(action.query, query))
         result = await action.run(context, *given)
-        return await write_parts(result.parts, target) if isinstance(result, CsvFile) else result
+        return await write_parts(result.parts, target) if isinstance(result, ResultFile) else result
 
     return run(work, creates=creates)
 
@@ -248,7 +248,7 @@ def _call(
     body = {"body": given} if action.has_body else {}
     query = query if action.has_body else {**given, **query}
     content = remote.request(action.method, action.url(path), query=_query(query), file=upload, **body)
-    if action.is_csv:
+    if action.file_type is not None:
         return asyncio.run(write_parts(one_part(content), target))
     if action.result is None:
         return json.loads(content) if content else None

@@ -26,7 +26,7 @@ def recipients_csv(rows: AsyncIterator[ReportRow]) -> AsyncIterator[str]:
     return csv_parts(REPORT_COLUMNS, (_cells(row) async for row in rows))
 
 
-async def report_json(rows: AsyncIterator[ReportRow]) -> AsyncIterator[str]:
+async def recipients_json_lines(rows: AsyncIterator[ReportRow]) -> AsyncIterator[str]:
     """Yield one JSON object per line."""
     async for row in rows:
         record = dict(zip(REPORT_COLUMNS, _cells(row), strict=True))

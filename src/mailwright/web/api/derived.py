@@ -11,7 +11,16 @@ from starlette.responses import Response, StreamingResponse
 
 from mailwright.access.api_keys import Caller
 from mailwright.actions import load_nouns
-from mailwright.actions.declaration import READ, CsvFile, DeclaredAction, FileBody, Noun, Upload, camel_case, one_part
+from mailwright.actions.declaration import (
+    READ,
+    DeclaredAction,
+    FileBody,
+    Noun,
+    ResultFile,
+    Upload,
+    camel_case,
+    one_part,
+)
 from mailwright.actions.inputs import read_input
 from mailwright.web.api.caller import CallerDep
 from mailwright.web.api.openapi import (
@@ -41,8 +50,8 @@ def make_router(noun: Noun) -> APIRouter:
             status_code=action.status,
             deprecated=action.deprecated or None,
             openapi_extra=_body(action),
-            responses=describe_files(("text/csv",), *_problems(action))
-            if action.is_csv
+            responses=describe_files((action.file_type.media_type,), *_problems(action))
+            if action.file_type is not None
             else describe_responses(dict.fromkeys(statuses, action.result), *_problems(action)),
         )(_endpoint(action))
     return router
@@ -66,8 +75,8 @@ def _endpoint(action: DeclaredAction) -> Callable[..., Coroutine[Any, Any, Respo
         if query is not None:
             values.append(given["query"])
         result = await action.run(context, *values)
-        if isinstance(result, CsvFile):
-            return csv_response(result)
+        if isinstance(result, ResultFile):
+            return file_response(result)
         return (
             Response(status_code=action.status) if result is None else json_response(result, action.status_of(result))
         )
@@ -100,9 +109,9 @@ async def _upload(request: Request, body: FileBody) -> Upload:
     return Upload(file.name, one_part(file.content))
 
 
-def csv_response(file: CsvFile) -> Response:
+def file_response(file: ResultFile) -> Response:
     headers = {"Content-Disposition": f'attachment; filename="{file.name}"'} if file.name else None
-    return StreamingResponse(file.parts, media_type="text/csv; charset=utf-8", headers=headers)
+    return StreamingResponse(file.parts, media_type=f"{file.media_type}; charset=utf-8", headers=headers)
 
 
 def _problems(action: DeclaredAction) -> Iterator[HTTPStatus]:

@@ -12,7 +12,7 @@ from mailwright.audience.exclusions import NamedAudience, count_excluded, count_
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.sources.campaigns.checks import named_audience
 from mailwright.sources.campaigns.records import Campaign
-from mailwright.web.api.derived import csv_response
+from mailwright.web.api.derived import file_response
 from mailwright.web.context import visitor_context
 from mailwright.web.dashboard.shell import PageRoute, page
 from mailwright.web.session import ViewerDep, Visitor
@@ -55,7 +55,7 @@ async def show(
 @router.get("/{campaign_id}/excluded.csv")
 async def download(request: Request, visitor: ViewerDep, campaign_id: str) -> Response:
     """Download the same file as from the API."""
-    return csv_response(await download_excluded(visitor_context(request, visitor), campaign_id, ExclusionQuery()))
+    return file_response(await download_excluded(visitor_context(request, visitor), campaign_id, ExclusionQuery()))
 
 
 async def _audience(engine: EngineDep, visitor: Visitor, campaign_id: str) -> tuple[Campaign, NamedAudience]:

@@ -36,7 +36,7 @@ from mailwright.sources.campaigns.review import review_started
 from mailwright.sources.campaigns.statistics import CHARTED_EVENTS, CampaignStatistics, count_results
 from mailwright.sources.campaigns.test_send import CampaignTestSend, render_variants
 from mailwright.sources.campaigns.tracking_plan import load_tracking
-from mailwright.web.api.derived import csv_response
+from mailwright.web.api.derived import file_response
 from mailwright.web.context import visitor_context
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.axis import round_number
@@ -68,7 +68,7 @@ async def show_history(request: Request, engine: EngineDep, visitor: ViewerDep, 
 
 @router.get("/reports.csv")
 async def download_history(request: Request, visitor: ViewerDep) -> Response:
-    return csv_response(await campaign_reports.download_reports(visitor_context(request, visitor)))
+    return file_response(await campaign_reports.download_reports(visitor_context(request, visitor)))
 
 
 @router.get("/campaigns/{campaign_id}/report")
@@ -142,13 +142,13 @@ async def download_report(
     request: Request, visitor: ViewerDep, campaign_id: str, query: Annotated[RecipientQuery, Query()]
 ) -> Response:
     """Download the same report file as the API."""
-    return csv_response(await campaign_reports.report_csv(visitor_context(request, visitor), campaign_id, query))
+    return file_response(await campaign_reports.report_csv(visitor_context(request, visitor), campaign_id, query))
 
 
 @router.get("/campaigns/{campaign_id}/figures.csv")
 async def download_figures(request: Request, visitor: ViewerDep, campaign_id: str) -> Response:
     """Download every figure of the report."""
-    return csv_response(await campaign_reports.download_figures(visitor_context(request, visitor), campaign_id))
+    return file_response(await campaign_reports.download_figures(visitor_context(request, visitor), campaign_id))
 
 
 @router.post("/campaigns/{campaign_id}/segments")
