@@ -36,6 +36,7 @@ from tests.faults import (
     lossy_failovers,
     notifications,
     outages,
+    partitions,
     phases,
     poison,
     provider_changes,
@@ -267,6 +268,14 @@ RUNS = (
         vanished_database,
         long={"times": 6, "seconds": 30},
         quick={"times": 2, "seconds": 12},
+        engines=POSTGRESQL,
+    ),
+    Run(
+        "partitions",
+        "worker, server or all of them cut off from PostgreSQL",
+        staged(partitions.run),
+        long={"readers": 5_000, "seconds": 15},
+        quick={"readers": 500, "seconds": 6},
         engines=POSTGRESQL,
     ),
     Run(

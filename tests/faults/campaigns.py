@@ -28,7 +28,7 @@ async def run(stage: Stage, *, kills: int, readers: int) -> Figures:
     for start in range(0, readers, JOIN_AT_ONCE):
         await join(stage.database, [address_of(number) for number in range(start, min(start + JOIN_AT_ONCE, readers))])
     workers = [stage.worker(), stage.worker()]
-    campaign = await _started(stage)
+    campaign = await start_campaign(stage)
     for _ in range(kills):
         chosen = chance.randrange(len(workers))
         await workers[chosen].says("worker_started")
@@ -56,7 +56,7 @@ async def run(stage: Stage, *, kills: int, readers: int) -> Figures:
     return figures
 
 
-async def _started(stage: Stage) -> Campaign:
+async def start_campaign(stage: Stage) -> Campaign:
     clock = SystemClock()
     campaigns = Campaigns(stage.database, clock, TemplateStore(stage.database, clock))
     campaign = await campaigns.create(OPERATOR, DEFAULT_TENANT, a_definition())

@@ -18,6 +18,7 @@ from tests.faults import (
     http_phases,
     kills,
     outages,
+    partitions,
     phases,
     poison,
     provider_changes,
@@ -143,6 +144,15 @@ async def test_lost_postgresql_gives_503_and_never_a_false_202() -> None:
     with postgresql() as server:  # A separate server, because it is stopped.
         async with a_stage(await server.create()) as stage:
             every_bar_is_reached(await outages.run(stage, server, outages=2))
+
+
+@pytest.mark.promise("never-lost")
+@pytest.mark.promise("never-doubled")
+async def test_processes_cut_off_from_postgresql_lose_and_double_nothing() -> None:
+    with postgresql() as server:  # A separate server, because some of its sessions do not end in time.
+        async with a_stage(await server.create()) as stage:
+            figures = await partitions.run(stage, readers=100, seconds=3, partitions=("worker", "database"))
+            every_bar_is_reached(figures)
 
 
 @pytest.mark.promise("limits-never-exceeded")

@@ -120,14 +120,14 @@ class PostgresqlConnections:
 
     @asynccontextmanager
     async def read_when(
-        self, is_ready: Callable[[PostgresqlConnection], Awaitable[bool]], within: float
+        self, is_ready: Callable[[PostgresqlConnection], Awaitable[bool]], within: float, connect_within: float
     ) -> AsyncIterator[PostgresqlConnection]:
         """Read one snapshot once `is_ready` returns True, which runs in earlier snapshots of the same server.
 
-        Raises `TimeoutError` if that takes more than `within` seconds. A new connection may take the same time before.
+        Raises `TimeoutError` if that takes more than `within` seconds, or a connection more than `connect_within`.
         """
         async with AsyncExitStack() as stack:
-            async with asyncio.timeout(within):
+            async with asyncio.timeout(connect_within):
                 connection = await stack.enter_async_context(self._engine.connect())
             await connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
             async with _abandoned_after(2 * within, connection), asyncio.timeout(within):

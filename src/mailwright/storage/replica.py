@@ -32,8 +32,9 @@ from mailwright.storage.tables import installation
 
 # Reports, exports and lists that read at the same time. The others wait.
 CONNECTIONS: Final = 4
-# How long a read waits for a connection, and then for the replica. A page with a list must not become slow.
+# How long a read waits for the replica, and before that for a new connection to it. A page must not become slow.
 WAIT_SECONDS: Final = 0.5
+CONNECT_SECONDS: Final = 1.0
 # How long a replica that cannot be used is left alone.
 AVOID_SECONDS: Final = 5.0
 
@@ -135,7 +136,7 @@ class Replica:
             async with AsyncExitStack() as opening:
                 opening.push(self._avoid_after_failure)
                 opening.enter_context(self._failures)
-                ready = self._connections.read_when(comparison.is_ready, WAIT_SECONDS)
+                ready = self._connections.read_when(comparison.is_ready, WAIT_SECONDS, CONNECT_SECONDS)
                 connection = await opening.enter_async_context(ready)
                 stack.push_async_exit(opening.pop_all())
         except (NotDurable, DBAPIError, ConfigurationInvalid) as error:

@@ -27,6 +27,7 @@ from mailwright.storage.server_history import COMPARED
 from mailwright.storage.server_state import find_history
 from tests.api import an_api
 from tests.engines import PostgresServer, postgresql
+from tests.pgbouncer import needs_pgbouncer, pgbouncer
 
 Open = Callable[..., Database]
 
@@ -80,6 +81,7 @@ async def opened() -> AsyncIterator[Open]:
 def wait(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Let a slow machine replicate in time, and use the replica again at once after a failure."""
     monkeypatch.setattr("mailwright.storage.replica.WAIT_SECONDS", 20.0)
+    monkeypatch.setattr("mailwright.storage.replica.CONNECT_SECONDS", 20.0)
     monkeypatch.setattr("mailwright.storage.replica.AVOID_SECONDS", 0.0)
     return monkeypatch
 
@@ -198,6 +200,29 @@ async def test_replica_is_not_read_until_a_failover_is_compared(servers: Servers
     assert await reads_replica(database)
 
 
+@needs_pgbouncer
+@pytest.mark.parametrize("mode", ["transaction", "session"])
+async def test_replica_behind_a_pooler_has_what_was_just_written(
+    mode: str, servers: Servers, url: str, wait: pytest.MonkeyPatch, opened: Open
+) -> None:
+    with pgbouncer(servers.url(url), mode, size=2) as address:
+        database = opened(url, address)
+        for value in range(1, 10):
+            await touch(database, value)
+            assert await touched(database) == value
+            assert await reads_replica(database)
+        async with database.reader.read() as tx:
+            before = [tuple(row) for row in await tx.execute(text("SELECT created_at FROM tenants"))]
+            await touch(database, 99)
+            assert before == [tuple(row) for row in await tx.execute(text("SELECT created_at FROM tenants"))]
+        wait.setattr("mailwright.storage.replica.WAIT_SECONDS", 0.1)
+        await servers.standby.command("SELECT pg_wal_replay_pause()")
+        await touch(database, 100)
+        assert await touched(database) == 100
+        assert await problem_of(database) is ReplicaProblem.BEHIND
+        await database.close()
+
+
 @pytest.fixture
 async def impatient(servers: Servers) -> AsyncIterator[None]:
     """Let the replica end reads that keep it from catching up, instead of waiting for them."""
@@ -295,7 +320,7 @@ async def test_replica_that_accepts_no_sign_in_is_not_waited_for(
     url: str, wait: pytest.MonkeyPatch, opened: Open
 ) -> None:
     """It is a server that accepts connections and then says nothing."""
-    wait.setattr("mailwright.storage.replica.WAIT_SECONDS", 0.1)
+    wait.setattr("mailwright.storage.replica.CONNECT_SECONDS", 0.1)
     is_silent = asyncio.Event()
 
     async def stay_silent(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
