@@ -26,8 +26,6 @@ from mailwright.actions.declaration import (
     time_of,
 )
 from mailwright.app.profiles import open_profiles
-from mailwright.app.templates import make_templates
-from mailwright.content.template_store import TemplateStore
 from mailwright.domain.divisions import MAX_DIVISION_LENGTH
 from mailwright.domain.errors import NotFound
 from mailwright.schemas.base import From, SnakeResponseModel, Time, combine
@@ -510,16 +508,12 @@ async def show_run(at: Context, run_id: str) -> ArticleRunDetailResponse:
 # Services.
 
 
-def _templates(at: Context) -> TemplateStore:
-    return make_templates(at.settings, at.database, at.clock) if at.engine is None else at.engine.templates
-
-
 def _slices(at: Context) -> SliceStore:
-    return SliceStore(at.database, at.clock, _templates(at))
+    return SliceStore(at.database, at.clock, at.templates)
 
 
 def _runs(at: Context) -> ArticleRuns:
-    return ArticleRuns(at.database, at.clock, _templates(at))
+    return ArticleRuns(at.database, at.clock, at.templates)
 
 
 @asynccontextmanager
@@ -530,7 +524,7 @@ async def _previews(at: Context) -> AsyncIterator[ArticlePreviews]:
             yield at.engine.article_previews
             return
         async with open_profiles(at.settings, at.database) as profiles:
-            yield ArticlePreviews(at.database, at.clock, _templates(at), profiles)
+            yield ArticlePreviews(at.database, at.clock, at.templates, profiles)
     except UnknownArticle as error:
         raise NotFound(f"There is no article {at.path['article_key']}.") from error
 

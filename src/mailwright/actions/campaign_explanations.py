@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BeforeValidator, Field
 
-from mailwright.actions.campaigns import BulkLimitResponse, approvals, noun, presend_context, templates
+from mailwright.actions.campaigns import BulkLimitResponse, approvals, noun, presend_context
 from mailwright.actions.context import Context
 from mailwright.actions.declaration import AgentTool
 from mailwright.actions.explanations import CampaignExplanationResponse, campaign_explanation, explanation_lines
@@ -94,7 +94,7 @@ async def explain(at: Context, campaign_id: str) -> CampaignExplanationResponse:
         at.defaults,
         campaign_id,
         tenant_id=at.tenant_id,
-        store=templates(at),
+        store=at.templates,
         known=presend_context(at),
         approvals=approvals(at),
     )

@@ -11,7 +11,6 @@ from mailwright.actions.campaigns import (
     campaigns,
     noun,
     problems_as_field_errors,
-    templates,
     warning_responses,
 )
 from mailwright.actions.context import Context
@@ -89,7 +88,7 @@ def _repeats(at: Context) -> CampaignRepeats:
     from mailwright.app.feeds import fetch_feed  # noqa: PLC0415 - slow to import
 
     zone = at.settings.timezone
-    return CampaignRepeats(at.database, at.clock, campaigns(at), templates(at), fetch=fetch_feed, zone=zone)
+    return CampaignRepeats(at.database, at.clock, campaigns(at), at.templates, fetch=fetch_feed, zone=zone)
 
 
 @noun.get("/{campaignId}/repeat")

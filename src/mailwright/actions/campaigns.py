@@ -33,10 +33,8 @@ from mailwright.actions.exclusions import (
     excluded_csv,
     exclusion_count_responses,
 )
-from mailwright.app.templates import make_templates
 from mailwright.audience.exclusions import NamedAudience, count_not_on_lists, excluded_contacts, list_excluded
 from mailwright.content.presend_checks import PresendContext, PresendIssue
-from mailwright.content.template_store import TemplateStore
 from mailwright.domain.campaign import INDEFINITELY, CampaignStatus, QueueStatus
 from mailwright.domain.clock import Instant, isoformat
 from mailwright.domain.errors import NotFound
@@ -701,10 +699,6 @@ def actor(at: Context) -> Actor:
     return Actor(at.actor, at.tenant_id)
 
 
-def templates(at: Context) -> TemplateStore:
-    return make_templates(at.settings, at.database, at.clock) if at.engine is None else at.engine.templates
-
-
 def directory(at: Context) -> "SenderDirectory":
     from mailwright.app.sender_directory import make_directory  # noqa: PLC0415 - slow to import
 
@@ -722,7 +716,7 @@ def sender_rules(at: Context) -> "SenderRules":
 def approvals(at: Context) -> CampaignApprovals:
     if at.engine is not None:
         return at.engine.campaign_approvals
-    plans = CampaignPlans(at.database, at.clock, templates(at), sender_rules(at), at.defaults)
+    plans = CampaignPlans(at.database, at.clock, at.templates, sender_rules(at), at.defaults)
     return CampaignApprovals(at.database, at.clock, plans)
 
 
@@ -731,7 +725,7 @@ def campaigns(at: Context) -> Campaigns:
 
     if at.engine is not None:
         return at.engine.campaigns
-    return Campaigns(at.database, at.clock, templates(at), sender_rules(at), guard_rails(at.settings))
+    return Campaigns(at.database, at.clock, at.templates, sender_rules(at), guard_rails(at.settings))
 
 
 async def find(at: Context, campaign_id: str) -> Campaign:
@@ -771,7 +765,7 @@ def presend_context(at: Context) -> PresendContext:
 async def check(at: Context, campaign: Campaign, context: PresendContext) -> CampaignCheck:
     return await check_campaign(
         at.database,
-        templates(at),
+        at.templates,
         campaign.definition,
         tenant_id=campaign.tenant_id,
         now=at.clock.now(),

@@ -12,6 +12,7 @@ from mailwright.storage.database import Database
 
 if TYPE_CHECKING:
     from mailwright.app.wiring import Engine
+    from mailwright.content.template_store import TemplateStore
     from mailwright.outbox.limits import DefaultLimits
 
 Result = TypeVar("Result")
@@ -70,6 +71,15 @@ class Context:
         from mailwright.providers.route import providers_of  # noqa: PLC0415
 
         return defaults_of(self.settings, providers_of(self.settings))
+
+    @property
+    def templates(self) -> "TemplateStore":
+        """The templates, with the cache of the server."""
+        if self.engine is not None:
+            return self.engine.templates
+        from mailwright.app.templates import make_templates  # noqa: PLC0415 - slow to import
+
+        return make_templates(self.settings, self.database, self.clock)
 
     async def require_default_sender(self) -> None:
         """Raise if the API key is limited to senders, and the tenant's default sender is not one of them."""

@@ -1,10 +1,11 @@
 """Dead letters: messages that failed permanently."""
 
+from typing import Annotated
+
 from mailwright.actions.context import Context
 from mailwright.actions.declaration import Noun, Table, TwoLines, time_of
 from mailwright.outbox import message_records
-from mailwright.outbox.message_records import DeadLetter
-from mailwright.schemas.base import ResponseModel, Time
+from mailwright.schemas.base import From, ResponseModel, Time
 from mailwright.schemas.paging import NEWEST, Page, decode_cursor, encode_cursor
 
 noun = Noun("dead-letter", "Messages that failed permanently.", "/v1/dead-letters")
@@ -12,7 +13,7 @@ noun = Noun("dead-letter", "Messages that failed permanently.", "/v1/dead-letter
 
 class DeadLetterResponse(ResponseModel):
     outbox_id: str
-    to: str
+    to: Annotated[str, From("to_email")]
     subject: str
     source: str
     request_id: str
@@ -46,18 +47,4 @@ async def list_dead_letters(at: Context, page: Page) -> DeadLetterListResponse:
     )
     last = found[-1] if len(found) == page.limit else None
     next_cursor = encode_cursor("dead-letter", last.created_at, last.message_key) if last else None
-    return DeadLetterListResponse(dead_letters=[_response(each) for each in found], next_cursor=next_cursor)
-
-
-def _response(found: DeadLetter) -> DeadLetterResponse:
-    return DeadLetterResponse(
-        outbox_id=found.outbox_id,
-        to=found.to_email,
-        subject=found.subject,
-        source=found.source,
-        request_id=found.request_id,
-        code=found.code,
-        reason=found.reason,
-        attempts=found.attempts,
-        created_at=found.created_at,
-    )
+    return DeadLetterListResponse.model_validate({"dead_letters": found, "next_cursor": next_cursor})

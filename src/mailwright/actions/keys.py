@@ -20,7 +20,7 @@ from mailwright.domain.allowed_senders import parse_allowed_senders
 from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
-from mailwright.schemas.base import ResponseModel, Time, extend
+from mailwright.schemas.base import ResponseModel, Time, combine, extend
 from mailwright.sources.api.fields import RequestModel
 
 noun = Noun(
@@ -203,17 +203,8 @@ def keys(at: Context) -> ApiKeys:
 
 
 def key_response(key: ApiKey) -> ApiKeyResponse:
-    return ApiKeyResponse(
-        id=key.id,
-        tenant=key.tenant,
-        name=key.name,
-        hint=key.hint,
-        scopes=[scope for scope in Scope if scope in key.scopes],
-        senders=None if key.senders is None else sorted(key.senders.entries),
-        owner=key.owner,
-        created_at=key.created_at,
-        revoked_at=key.revoked_at,
-    )
+    senders = None if key.senders is None else sorted(key.senders.entries)
+    return combine(ApiKeyResponse, key, scopes=[scope for scope in Scope if scope in key.scopes], senders=senders)
 
 
 async def _home(at: Context, name: str | None, *, is_platform: bool) -> int | None:

@@ -13,7 +13,7 @@ from mailwright.audience import segments
 from mailwright.audience.attribute_names import case_mistake_sentence, find_case_mistakes
 from mailwright.audience.contacts import Contact
 from mailwright.audience.segments import Segment
-from mailwright.schemas.base import ResponseModel, Time, extend
+from mailwright.schemas.base import ResponseModel, Time, combine, extend
 from mailwright.sources.api.fields import RequestModel, SegmentName
 from mailwright.sources.sequences.segment_edits import edit_segment, preview_edit
 from mailwright.texts.filters import describe
@@ -123,15 +123,7 @@ class FilterCountResponse(ResponseModel):
 
 
 def segment_response(segment: Segment, warnings: Iterable[str] = ()) -> SegmentResponse:
-    return SegmentResponse(
-        segment_key=segment.segment_key,
-        name=segment.name,
-        filter=segment.filter,
-        sentence=describe(segment.filter),
-        created_at=segment.created_at,
-        updated_at=segment.updated_at,
-        warnings=list(warnings),
-    )
+    return combine(SegmentResponse, segment, sentence=describe(segment.filter), warnings=list(warnings))
 
 
 async def member_count(at: Context, segment: Segment) -> int:

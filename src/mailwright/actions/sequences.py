@@ -23,8 +23,6 @@ from mailwright.actions.declaration import (
     time_of,
 )
 from mailwright.app.sequences import make_sequences
-from mailwright.app.templates import make_templates
-from mailwright.content.template_store import TemplateStore
 from mailwright.domain.clock import Instant
 from mailwright.domain.translation import lazy_gettext
 from mailwright.schemas.base import ResponseModel, Time, combine, extend
@@ -614,7 +612,7 @@ async def create(at: Context, wanted: SequenceRequest) -> SequenceDraftResponse:
     sequences = _sequences(at)
     if wanted.ready is not None:
         at.caller.require(MANAGE)
-        ready = ReadySequences(at.database, at.clock, _templates(at), sequences)
+        ready = ReadySequences(at.database, at.clock, at.templates, sequences)
         created = await ready.create(at.tenant_id, wanted.ready, list_key=wanted.list, actor=at.actor)
         return await _draft(at, created, [])
     document, templates = await _store_templates(at, wanted)
@@ -896,7 +894,7 @@ async def _store_templates(at: Context, wanted: SequenceRequest | SequenceUpdate
     at.caller.require(MANAGE)
     return document, await add_templates(
         at.database,
-        _templates(at),
+        at.templates,
         at.tenant_id,
         document,
         bundled,
@@ -915,7 +913,3 @@ async def _id(at: Context, reference: str) -> str:
 
 def _sequences(at: Context) -> Sequences:
     return make_sequences(at.settings, at.database, at.clock)
-
-
-def _templates(at: Context) -> TemplateStore:
-    return make_templates(at.settings, at.database, at.clock) if at.engine is None else at.engine.templates

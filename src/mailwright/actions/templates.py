@@ -12,11 +12,10 @@ from mailwright.actions.context import Context
 from mailwright.actions.declaration import MANAGE, READ, Argument, Line, Moment, Noun, Table, time_of
 from mailwright.app.template_checks import check_template
 from mailwright.app.template_removal import make_template_removal
-from mailwright.app.templates import make_templates
 from mailwright.content.blocks.starters import list_starters
 from mailwright.content.template import InvalidSubject, InvalidTemplate
 from mailwright.content.template_removal import TemplateRemoval
-from mailwright.content.template_store import StoredTemplate, TemplateExists, TemplateStore, diff_versions
+from mailwright.content.template_store import StoredTemplate, TemplateExists, diff_versions
 from mailwright.domain.errors import NotPossibleNow
 from mailwright.domain.record_state import RecordState
 from mailwright.schemas.base import ResponseModel, combine
@@ -147,7 +146,7 @@ def _lines(found: TemplateResponse, _given: Mapping[str, Any]) -> Iterator[Line]
 @noun.get("/templates")
 async def list_templates(at: Context, query: TemplateListQuery) -> TemplateListResponse:
     """List the templates, by id, each with its latest versions."""
-    found = await _store(at).list_page(at.tenant_id, limit=query.limit, after=query.after, state=query.state)
+    found = await at.templates.list_page(at.tenant_id, limit=query.limit, after=query.after, state=query.state)
     templates = [_summary(latest) for latest in found]
     next_after = templates[-1].template_id if len(templates) == query.limit else None
     return TemplateListResponse(templates=templates, next_after=next_after)
@@ -160,7 +159,7 @@ async def write(at: Context, template_id: str, wanted: TemplateRequest) -> Templ
     draft, may_manage = require_one_body(wanted).draft(), at.caller.allows(MANAGE)
     try:
         with _template_errors_name(draft.format):
-            stored = await _store(at).write(
+            stored = await at.templates.write(
                 at.tenant_id, template_id, draft, actor=at.actor, must_be_unused=not may_manage
             )
     except TemplateExists as error:
@@ -194,7 +193,7 @@ async def show(at: Context, template_id: str, query: TemplateVersionQuery) -> Te
 )
 async def versions(at: Context, template_id: str) -> TemplateVersionListResponse:
     """List all versions of all locales, latest first."""
-    return TemplateVersionListResponse(versions=await _store(at).versions(at.tenant_id, template_id))
+    return TemplateVersionListResponse(versions=await at.templates.versions(at.tenant_id, template_id))
 
 
 @noun.get(
@@ -204,7 +203,7 @@ async def versions(at: Context, template_id: str) -> TemplateVersionListResponse
 )
 async def diff(at: Context, template_id: str, query: TemplateDiffQuery) -> TemplateDiffResponse:
     """Compare the source of two versions."""
-    compared = await _store(at).versions_to_compare(at.tenant_id, template_id, query.before, query.after)
+    compared = await at.templates.versions_to_compare(at.tenant_id, template_id, query.before, query.after)
     return TemplateDiffResponse(difference=diff_versions(*compared))
 
 
@@ -213,7 +212,7 @@ async def preview(at: Context, template_id: str, wanted: TemplatePreviewRequest)
     """Render the email with these values. A variable without a value gets its declared sample."""
     stored = await _find(at, template_id, wanted)
     with _template_errors_name("variables"):
-        rendered = stored.render(wanted.variables or {}, _store(at).standard)
+        rendered = stored.render(wanted.variables or {}, at.templates.standard)
     return template_preview_response(stored, rendered)
 
 
@@ -293,12 +292,8 @@ def _template_errors_name(field: str) -> Iterator[None]:
 
 async def _find(at: Context, template_id: str, wanted: TemplateVersionQuery | TemplatePreviewRequest) -> StoredTemplate:
     if wanted.version is not None:
-        return await _store(at).version(at.tenant_id, template_id, wanted.version)
-    return await _store(at).latest(at.tenant_id, template_id, wanted.locale)
-
-
-def _store(at: Context) -> TemplateStore:
-    return make_templates(at.settings, at.database, at.clock) if at.engine is None else at.engine.templates
+        return await at.templates.version(at.tenant_id, template_id, wanted.version)
+    return await at.templates.latest(at.tenant_id, template_id, wanted.locale)
 
 
 def _removal(at: Context) -> TemplateRemoval:

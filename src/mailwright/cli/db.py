@@ -14,7 +14,7 @@ from mailwright.domain.clock import utc_text
 from mailwright.domain.errors import MailwrightError
 from mailwright.outbox.audit_log import CONSOLE
 from mailwright.outbox.sending_hold import DueMessages, SendingHold, find_hold
-from mailwright.schemas.sending_hold import SchemaStatusResponse, hold_response
+from mailwright.schemas.sending_hold import SchemaStatusResponse
 from mailwright.storage.database import Database
 from mailwright.storage.migrate import current_revision, upgrade
 from mailwright.storage.revision import newest_revision
@@ -71,7 +71,7 @@ def status(as_json: Json = False) -> None:
     hold = run(_hold) if problem is None else None
     if as_json:
         shown = SchemaStatusResponse(
-            current=current, newest=newest, ok=problem is None, problem=problem, sending_held=hold_response(hold)
+            current=current, newest=newest, ok=problem is None, problem=problem, sending_held=hold
         )
         print_json(shown.to_dict())
     elif problem is not None:

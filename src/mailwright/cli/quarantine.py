@@ -14,7 +14,7 @@ from mailwright.domain.clock import utc_text
 from mailwright.domain.states import Resolution
 from mailwright.outbox.audit_log import CONSOLE
 from mailwright.outbox.quarantine import Quarantine, QuarantineFilter, find_quarantine
-from mailwright.schemas.sending_hold import quarantine_response
+from mailwright.schemas.sending_hold import QuarantineResponse
 from mailwright.sources.campaigns.restored import list_running_campaigns
 
 OnlyTenant = Annotated[str | None, typer.Option("--tenant", help="Only messages of this tenant.", show_default=False)]
@@ -33,7 +33,8 @@ def list_command(as_json: Json = False) -> None:
     """List the messages that may have been sent since the backup, and whether sending is on hold."""
     found, campaigns = run(_find_all)
     if as_json:
-        print_json(quarantine_response(found, campaigns).to_dict())
+        response = {"sending_held": found.hold, "messages": found.messages, "campaigns": campaigns}
+        print_json(QuarantineResponse.model_validate(response).to_dict())
         return
     if campaigns and found.hold is not None:
         names = ", ".join(campaigns)

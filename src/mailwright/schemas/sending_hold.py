@@ -1,8 +1,8 @@
 """Models of a hold of all sending, and of messages that may have been sent before a restore."""
 
-from mailwright.outbox.quarantine import Quarantine, QuarantinedMessages
-from mailwright.outbox.sending_hold import SendingHold
-from mailwright.schemas.base import ResponseModel, Time
+from typing import Annotated
+
+from mailwright.schemas.base import From, ResponseModel, Time
 
 
 class SendingHoldResponse(ResponseModel):
@@ -17,7 +17,7 @@ class QuarantinedMessagesResponse(ResponseModel):
     campaign_id: str | None
     campaign_name: str | None
     messages: int
-    reported_as_sent: int
+    reported_as_sent: Annotated[int, From("reported")]
 
 
 class QuarantineResponse(ResponseModel):
@@ -36,23 +36,3 @@ class SchemaStatusResponse(ResponseModel):
     ok: bool
     problem: str | None
     sending_held: SendingHoldResponse | None
-
-
-def hold_response(hold: SendingHold | None) -> SendingHoldResponse | None:
-    return None if hold is None else SendingHoldResponse.model_validate(hold)
-
-
-def quarantine_response(found: Quarantine, campaigns: list[str]) -> QuarantineResponse:
-    messages = [_quarantined(each) for each in found.messages]
-    return QuarantineResponse(sending_held=hold_response(found.hold), messages=messages, campaigns=campaigns)
-
-
-def _quarantined(found: QuarantinedMessages) -> QuarantinedMessagesResponse:
-    return QuarantinedMessagesResponse(
-        tenant=found.tenant,
-        source=found.source,
-        campaign_id=found.campaign_id,
-        campaign_name=found.campaign_name,
-        messages=found.messages,
-        reported_as_sent=found.reported,
-    )

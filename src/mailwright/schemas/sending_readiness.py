@@ -6,7 +6,7 @@ from pydantic import Field
 
 from mailwright.domain.sending_readiness import Destination, ReadinessReason, ReadinessState, SendingReadiness
 from mailwright.domain.tracking import TrackingMode
-from mailwright.schemas.base import ResponseModel
+from mailwright.schemas.base import ResponseModel, combine
 from mailwright.texts.sending_readiness import consent_text, readiness_remarks, readiness_text
 
 
@@ -38,19 +38,10 @@ class SendingReadinessResponse(ResponseModel):
 
 
 def readiness_response(found: SendingReadiness) -> SendingReadinessResponse:
-    return SendingReadinessResponse(
-        state=found.state,
+    return combine(
+        SendingReadinessResponse,
+        found,
         sentence=readiness_text(found),
-        destination=found.destination,
-        remarks=[
-            ReadinessRemarkResponse(reason=each.reason, sentence=each.sentence, advice=each.advice)
-            for each in readiness_remarks(found)
-        ],
-        provider=found.provider,
-        sender=found.sender,
-        public_url=found.public_url,
-        workers=found.workers,
-        tracking=found.tracking,
+        remarks=readiness_remarks(found),
         tracking_sentence=consent_text(found),
-        consenting=found.consenting,
     )

@@ -1,10 +1,10 @@
 """Models of what an update would change."""
 
 from math import ceil
+from typing import Annotated
 
 from mailwright.checks.upgrade import UpgradeCheck
-from mailwright.schemas.base import ResponseModel, Time
-from mailwright.storage.pending_migrations import PendingMigration
+from mailwright.schemas.base import From, ResponseModel, Time, combine
 
 
 class SchemaChangeResponse(ResponseModel):
@@ -39,8 +39,8 @@ class UpgradeResponse(ResponseModel):
     """
 
     version: str
-    database: str
-    current: str | None
+    database: Annotated[str, From("dialect")]
+    current: Annotated[str | None, From("found.revision")]
     newest: str
     is_newer: bool
     problem: str | None
@@ -55,29 +55,13 @@ class UpgradeResponse(ResponseModel):
 
 
 def upgrade_response(found: UpgradeCheck, version: str) -> UpgradeResponse:
-    return UpgradeResponse(
+    return combine(
+        UpgradeResponse,
+        found,
+        found.schema,
         version=version,
-        database=found.dialect,
-        current=found.schema.found.revision,
-        newest=found.schema.newest,
-        is_newer=found.schema.is_newer,
-        problem=found.problem,
-        is_safe_during_traffic=found.is_safe_during_traffic,
-        pending=[_migration(each) for each in found.schema.pending],
-        settings=[UnknownSettingResponse.model_validate(each) for each in found.settings],
-        compared_release=found.compared_release,
-        changed_defaults=[ChangedDefaultResponse.model_validate(each) for each in found.changed_defaults],
+        pending=[
+            combine(MigrationResponse, each, estimated_seconds=ceil(each.seconds)) for each in found.schema.pending
+        ],
         last_backup=None if found.backup is None else found.backup.at,
-        has_fresh_backup=found.has_fresh_backup,
-        needs_attention=found.needs_attention,
-    )
-
-
-def _migration(pending: PendingMigration) -> MigrationResponse:
-    return MigrationResponse(
-        revision=pending.revision,
-        title=pending.title,
-        is_safe=pending.is_safe,
-        estimated_seconds=ceil(pending.seconds),
-        changes=[SchemaChangeResponse.model_validate(each) for each in pending.changes],
     )
