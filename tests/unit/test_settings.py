@@ -8,6 +8,7 @@ from pydantic import SecretStr
 
 from mailwright.app.verify import verify
 from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.ops import released_settings
 from mailwright.ops.secret_files import file_variables
 from mailwright.ops.settings import Settings, http_address, load
 from mailwright.ops.unknown_settings import find_unknown_settings
@@ -70,6 +71,14 @@ def test_empty_variable_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) -> No
 def test_unknown_name_in_the_file_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "mailwright.toml").write_text("MAILWRIGHT_PROT = 1\n")
     assert problems() == ["MAILWRIGHT_PROT: unknown setting; check the spelling"]
+
+
+def test_error_names_last_release_of_a_removed_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(released_settings, "FOLDER", tmp_path)
+    for release in ("0.2.0", "0.10.0"):
+        (tmp_path / f"{release}.json").write_text('{"MAILWRIGHT_PROT": 1}')
+    (tmp_path / "mailwright.toml").write_text("MAILWRIGHT_PROT = 1\n")
+    assert problems() == ["MAILWRIGHT_PROT: was a setting until 0.10.0; remove it"]
 
 
 @pytest.mark.promise("settings-all-errors")
