@@ -67,9 +67,9 @@ dist: setup ## build wheels and sdists of mailwright and its client, with SBOMs 
 typescript: setup ## build the npm package of the TypeScript client into dist/
 	$(BIN)/python -m tools.typescript_client
 
-deploy-check: setup ## validate the files of deploy/ with the validators of compose and Kubernetes too
+deploy-check: setup ## validate the files of deploy/ with the validators of compose and Kubernetes too, start the proxies
 	$(BIN)/python -m pip install --quiet compose-spec kubernetes-validate
-	$(BIN)/pytest -rs tests/unit/test_deploy_files.py
+	$(BIN)/pytest -rs tests/unit/test_deploy_files.py tests/acceptance/test_proxies.py
 
 image-test: setup ## build the container image without a registry, start it and send an email (root, minutes)
 	@$(BIN)/python tools/manual.py
