@@ -6,7 +6,8 @@ A release runs it once. Later versions compare their defaults with it.
 import json
 
 from mailwright import __version__
-from mailwright.ops.released_settings import FOLDER, current_defaults
+from mailwright.ops.release_files import FOLDER
+from mailwright.ops.released_settings import current_defaults
 
 if __name__ == "__main__":
     file = FOLDER / f"{__version__}.json"

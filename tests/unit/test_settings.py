@@ -8,7 +8,7 @@ from pydantic import SecretStr
 
 from mailwright.app.verify import verify
 from mailwright.domain.errors import ConfigurationInvalid
-from mailwright.ops import released_settings
+from mailwright.ops import release_files
 from mailwright.ops.secret_files import file_variables
 from mailwright.ops.settings import Settings, http_address, load
 from mailwright.ops.unknown_settings import find_unknown_settings
@@ -74,7 +74,7 @@ def test_unknown_name_in_the_file_is_an_error(tmp_path: Path) -> None:
 
 
 def test_error_names_last_release_of_a_removed_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(released_settings, "FOLDER", tmp_path)
+    monkeypatch.setattr(release_files, "FOLDER", tmp_path)
     for release in ("0.2.0", "0.10.0"):
         (tmp_path / f"{release}.json").write_text('{"MAILWRIGHT_PROT": 1}')
     (tmp_path / "mailwright.toml").write_text("MAILWRIGHT_PROT = 1\n")

@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.errors import MailwrightError
 from mailwright.ops.provider_kinds import KINDS
-from mailwright.ops.released_settings import ChangedDefault, find_changed_defaults, find_release
+from mailwright.ops.release_files import find_release
+from mailwright.ops.released_settings import ChangedDefault, find_changed_defaults
 from mailwright.ops.settings import Settings
 from mailwright.ops.unknown_settings import UnknownSetting, find_unknown_settings
 from mailwright.outbox.provider_configurations import StoredProviders, load_providers

@@ -1,21 +1,14 @@
-"""The settings and defaults of each release, so that an upgrade can name what changed.
+"""Compare the defaults of this version with those of an earlier release, so that an upgrade can name what changed."""
 
-`python -m tools.released_settings` writes the file of a release.
-"""
-
-import json
-import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from pydantic import SecretStr
 
 from mailwright.ops.provider_kinds import KINDS
+from mailwright.ops.release_files import load_defaults
 from mailwright.ops.settings import Settings
-
-FOLDER: Final = Path(__file__).parent / "releases"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +18,6 @@ class ChangedDefault:
     name: str
     before: str | None
     after: str | None
-
-
-def find_release(version: str) -> str | None:
-    """Return the newest release up to this version whose settings are known."""
-    releases = [each for each in _releases() if _order(each) <= _order(version)]
-    return max(releases, key=_order, default=None)
 
 
 def find_changed_defaults(release: str, given: Collection[str], kinds: Collection[str]) -> list[ChangedDefault]:
@@ -50,16 +37,6 @@ def find_changed_defaults(release: str, given: Collection[str], kinds: Collectio
         for variable, default in sorted(after.items())
         if before[variable] != default
     ]
-
-
-def find_last_release_with(name: str) -> str | None:
-    """Return the last release that had this setting."""
-    return max((each for each in _releases() if name in load_defaults(each)), key=_order, default=None)
-
-
-def load_defaults(release: str) -> Mapping[str, Any]:
-    found: dict[str, Any] = json.loads((FOLDER / f"{release}.json").read_text(encoding="utf-8"))
-    return found
 
 
 def current_defaults() -> dict[str, Any]:
@@ -94,11 +71,3 @@ def _text(value: Any) -> str | None:
     if isinstance(value, bool):
         return str(value).lower()
     return None if value in (None, "") else str(value)
-
-
-def _releases() -> list[str]:
-    return [file.stem for file in FOLDER.glob("*.json")]
-
-
-def _order(version: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])

@@ -40,6 +40,7 @@ from mailwright.domain.working_hours import parse_working_hours
 from mailwright.ops import amazonsender
 from mailwright.ops.provider_kind import split_commas
 from mailwright.ops.provider_kinds import KIND_PROBLEMS, KINDS
+from mailwright.ops.release_files import find_last_release_with
 from mailwright.ops.secret_files import HAS_PASSWORD, secret_problems, secret_values
 from mailwright.ops.source_kinds import SOURCE_KINDS
 
@@ -1459,19 +1460,13 @@ def describe_problem(detail: Any) -> str:
     name = str(detail["loc"][0]) if detail["loc"] else CONFIG_FILE
     field = Settings.model_fields.get(name)
     setting = _name_in_environment((field.alias or name) if field else name)
-    if detail["type"] == "extra_forbidden" and (release := _last_release_with(name)):
+    if detail["type"] == "extra_forbidden" and (release := find_last_release_with(name)):
         return setting_problem(setting, lazy_gettext("was a setting until {release}; remove it", release=release))
     template, values = _PROBLEMS.get(detail["type"]), detail.get("ctx", {})
     if template is not None:
         return setting_problem(setting, lazy_gettext(english_text(template), **values))
     message = values.get("error") or detail["msg"]
     return setting_problem(setting, lazy_text(lambda: lower_first(str(message))))
-
-
-def _last_release_with(name: str) -> str | None:
-    from mailwright.ops.released_settings import find_last_release_with  # noqa: PLC0415 - it reads these settings
-
-    return find_last_release_with(name)
 
 
 def _is_web_address(text: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Final
 from mailwright.ops.amazonsender import ALIASES, WITHOUT_EFFECT
 from mailwright.ops.child_process import CHILD_VARIABLE
 from mailwright.ops.provider_kinds import KINDS
-from mailwright.ops.released_settings import find_last_release_with
+from mailwright.ops.release_files import find_last_release_with
 from mailwright.ops.secret_files import file_variables
 from mailwright.ops.settings import CONFIG_VARIABLE, ENV_FILE_VARIABLE, Settings
 

@@ -12,7 +12,7 @@ from mailwright import __version__
 from mailwright.app.backups import back_up
 from mailwright.checks.upgrade import UpgradeCheck, check_upgrade
 from mailwright.domain.clock import DAY, Clock, ManualClock
-from mailwright.ops import released_settings
+from mailwright.ops import release_files, released_settings
 from mailwright.ops.released_settings import ChangedDefault
 from mailwright.storage import pending_migrations
 from mailwright.storage.database import Database
@@ -56,7 +56,7 @@ def released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The settings of the releases: those of this version, until a test changes one."""
     folder = tmp_path / "releases"
     folder.mkdir()
-    monkeypatch.setattr(released_settings, "FOLDER", folder)
+    monkeypatch.setattr(release_files, "FOLDER", folder)
     release(folder)
     return folder
 

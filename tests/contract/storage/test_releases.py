@@ -9,7 +9,7 @@ from mailwright import __version__
 from mailwright.app.backups import audit_of, load, opened
 from mailwright.app.sending import release_sending
 from mailwright.domain.clock import HOUR, ManualClock
-from mailwright.ops.released_settings import find_release
+from mailwright.ops.release_files import find_release
 from mailwright.outbox.audit import audit
 from mailwright.outbox.audit_log import CONSOLE
 from mailwright.outbox.sending_hold import DueMessages, find_hold
