@@ -16,10 +16,16 @@ from mailwright.sources.api.fields import Matching
 noun = Noun("audit-log", "The audit log: who did what.", "/v1/audit-log", role=Role.ADMIN)
 
 
+_Text = Annotated[str, Field(max_length=254), Matching(r"[^\x00]*", "must not contain a NUL character")]
+
+
 class AuditLogPage(Page):
     subject: Annotated[
-        Annotated[str, Field(max_length=254), Matching(r"[^\x00]*", "must not contain a NUL character")] | None,
-        Field(description="Only entries about this subject, for example a campaign id."),
+        _Text | None, Field(description="Only entries about this subject, for example a campaign id.")
+    ] = None
+    actor: Annotated[_Text | None, Field(description="Only actions of this user, or of `api` or `console`.")] = None
+    action: Annotated[
+        _Text | None, Field(description="Only this action, for example campaign.start, or campaign for all of them.")
     ] = None
 
 
@@ -70,6 +76,8 @@ async def list_audit_log(at: Context, page: AuditLogPage) -> AuditEntryListRespo
         limit=page.limit,
         before=page.before("audit-entry"),
         subject=page.subject,
+        actor=page.actor,
+        action=page.action,
     )
     following = page.next_cursor("audit-entry", [entry.id for entry in entries])
     return AuditEntryListResponse(entries=entries, next_cursor=following)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
-from sqlalchemy import insert, select
+from sqlalchemy import insert, or_, select
 
 from mailwright.domain.clock import Instant
 from mailwright.domain.translation import lazy_gettext
@@ -65,14 +65,29 @@ def describe_actor(actor: str) -> str:
 
 
 async def list_entries(
-    database: Readable, *, tenant_id: int | None, limit: int, before: int = 2**63 - 1, subject: str | None = None
+    database: Readable,
+    *,
+    tenant_id: int | None,
+    limit: int,
+    before: int = 2**63 - 1,
+    subject: str | None = None,
+    actor: str | None = None,
+    action: str | None = None,
 ) -> list[AuditEntry]:
-    """List entries, newest first. If `tenant_id` is None, list the entries of all tenants."""
+    """List entries, newest first. If `tenant_id` is None, list the entries of all tenants.
+
+    `action` is an action such as `campaign.start`, or the beginning before the dot for all of them.
+    """
     query = select(audit_log).where(audit_log.c.id < before)
     if tenant_id is not None:
         query = query.where(audit_log.c.tenant_id == tenant_id)
     if subject is not None:
         query = query.where(audit_log.c.subject == subject)
+    if actor is not None:
+        query = query.where(audit_log.c.actor == actor)
+    if action is not None:
+        beginning = audit_log.c.action.startswith(f"{action}.", autoescape=True)
+        query = query.where(or_(audit_log.c.action == action, beginning))
     async with database.read() as tx:
         rows = await tx.execute(query.order_by(audit_log.c.id.desc()).limit(limit))
     return [AuditEntry(**{**row._mapping, "detail": orjson.loads(row.detail)}) for row in rows]

@@ -30,3 +30,21 @@ async def test_former_path_lists_the_same_entries(api: Api) -> None:
     operations = (await api.client.get("/openapi.json")).json()["paths"]
     assert operations["/v1/journal"]["get"]["deprecated"] is True
     assert "deprecated" not in operations["/v1/audit-log"]["get"]
+
+
+async def test_entries_are_filtered_by_actor_and_action(api: Api) -> None:
+    await api.client.post("/v1/lists", json={"listKey": "news"})
+    await api.client.patch("/v1/lists/news", json={"name": "News"})
+    await api.client.post("/v1/lists/news/subscribe", json={"email": "ada@example.com", "confirmed": True})
+
+    async def actions(**filters: str) -> list[str]:
+        found = await api.client.get("/v1/audit-log", params=filters)
+        return [entry["action"] for entry in found.json()["entries"]]
+
+    everything = ["contact.subscribe", "list.edit", "list.create"]
+    [actor] = {entry["actor"] for entry in (await api.client.get("/v1/audit-log")).json()["entries"]}
+    assert await actions(actor=actor) == everything
+    assert await actions(actor="nobody") == []
+    assert await actions(action="list") == ["list.edit", "list.create"]
+    assert await actions(action="list.create") == ["list.create"]
+    assert await actions(action="lis") == []

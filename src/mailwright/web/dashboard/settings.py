@@ -529,17 +529,25 @@ async def show_audit_log(
     visitor: AdminDep,
     cursor: Annotated[str | None, Query(max_length=200)] = None,
     subject: Annotated[str, Query(max_length=254)] = "",
+    actor: Annotated[str, Query(max_length=254)] = "",
+    action: Annotated[str, Query(max_length=254)] = "",
 ) -> Response:
     """Show the audit log. Administrators of the installation also see entries without a tenant."""
     before = decode_cursor("audit-entry", cursor)[0] if cursor else _NEWEST
     tenant_id = None if visitor.user.tenant_id is None else visitor.tenant_id
     found = await list_entries(
-        engine.database.reader, tenant_id=tenant_id, limit=_PAGE, before=before, subject=subject or None
+        engine.database.reader,
+        tenant_id=tenant_id,
+        limit=_PAGE,
+        before=before,
+        subject=subject or None,
+        actor=actor or None,
+        action=action or None,
     )
     following = encode_cursor("audit-entry", found[-1].id) if len(found) == _PAGE else None
     names = {tenant.id: tenant.name for tenant in await tenants.list_all(engine.database)}
     values = {"entries": found, "following": following, "tenant_names": names, "is_first": cursor is None}
-    return await _page(request, visitor, "audit_log", None, subject=subject, **values)
+    return await _page(request, visitor, "audit_log", None, subject=subject, actor=actor, action=action, **values)
 
 
 async def _page(
