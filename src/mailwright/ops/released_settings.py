@@ -1,5 +1,6 @@
 """Compare the defaults of this version with those of an earlier release, so that an upgrade can name what changed."""
 
+import json
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
@@ -59,6 +60,8 @@ def _plain(value: Any) -> Any:
     """Return the value as JSON has it."""
     if isinstance(value, SecretStr):
         return value.get_secret_value()
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [_plain(each) for each in value]
     return value if value is None or isinstance(value, bool | int | float) else str(value)
@@ -68,6 +71,8 @@ def _text(value: Any) -> str | None:
     """Return the value as the environment has it, or None if the setting is empty."""
     if isinstance(value, list):
         return ",".join(map(str, value)) or None
+    if isinstance(value, dict):
+        return json.dumps(value) if value else None
     if isinstance(value, bool):
         return str(value).lower()
     return None if value in (None, "") else str(value)

@@ -9,7 +9,8 @@ from mailwright import __version__
 from mailwright.app.backups import audit_of, load, opened
 from mailwright.app.sending import release_sending
 from mailwright.domain.clock import HOUR, ManualClock
-from mailwright.ops.release_files import find_release
+from mailwright.ops.release_files import find_release, load_defaults
+from mailwright.ops.released_settings import current_defaults
 from mailwright.outbox.audit import audit
 from mailwright.outbox.audit_log import CONSOLE
 from mailwright.outbox.sending_hold import DueMessages, find_hold
@@ -31,6 +32,15 @@ def test_this_version_has_its_database() -> None:
 
 def test_settings_of_each_release_are_kept() -> None:
     assert {find_release(each.stem) for each in RELEASES} == {each.stem for each in RELEASES}
+
+
+def test_kinds_of_defaults_are_those_of_each_release() -> None:
+    """A default that is written in another form would seem to have changed."""
+    present = current_defaults()
+    for each in RELEASES:
+        before = load_defaults(each.stem)
+        kinds = {(type(before[name]), type(present[name])) for name in before.keys() & present.keys()}
+        assert {(old, new) for old, new in kinds if old is not new} <= {(type(None), new) for _, new in kinds}
 
 
 @pytest.mark.parametrize("file", RELEASES, ids=lambda file: file.stem)
