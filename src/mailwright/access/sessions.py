@@ -4,6 +4,7 @@ import base64
 import hashlib
 import hmac
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ from mailwright.access.roles import Role
 from mailwright.access.sign_in_log import SignInMethod, record_sign_in
 from mailwright.access.users import User, has_passkey
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Clock, Instant
-from mailwright.domain.errors import NotFound, NotPossibleNow
+from mailwright.domain.errors import NotDurable, NotFound, NotPossibleNow
 from mailwright.outbox.audit_log import record
 from mailwright.storage.database import Database
 from mailwright.storage.tables import sessions, tenants, users
@@ -216,7 +217,8 @@ class Sessions:
             return None
         [row] = rows
         if is_seen and now - row.seen_at >= _SEEN_INTERVAL:
-            await self._record_seen(row.id, row.user_key, now)
+            with suppress(NotDurable):  # Pages stay readable, and say why nothing can be stored.
+                await self._record_seen(row.id, row.user_key, now)
         return _session(row)
 
     async def renew(self, session: Session, *, address: str, agent: str, method: SignInMethod) -> str:

@@ -17,7 +17,7 @@ from mailwright.access.second_factors import SecondFactors
 from mailwright.access.sessions import IDLE_TIMEOUT, MAX_SESSION_AGE, Sessions
 from mailwright.access.users import FIRST_LOGIN, User, UserExists, Users
 from mailwright.domain.clock import MINUTE, ManualClock
-from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
+from mailwright.domain.errors import InvalidInput, NotDurable, NotFound, NotPossibleNow
 from mailwright.outbox.audit_log import list_entries
 from mailwright.storage.database import Database
 from mailwright.storage.tables import sessions as session_rows
@@ -391,3 +391,19 @@ async def test_password_hash_uses_the_documented_parameters() -> None:
     assert hashed.startswith("$argon2id$v=19$m=7168,t=5,p=1$")
     record = Path(__file__).parents[3] / "docs/decisions/0021-access.md"
     assert "argon2id, 7 MiB and five passes" in record.read_text(encoding="utf-8")
+
+
+async def test_session_is_found_while_nothing_can_be_stored(
+    sessions: Sessions, database: Database, clock: ManualClock, ada: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pages then say why. Only the time of the visit is not recorded."""
+    token = await enter(sessions, ada)
+    clock.advance(5 * MINUTE)
+
+    def refuse() -> None:
+        raise NotDurable
+
+    monkeypatch.setattr(database, "write", refuse)
+    found = await sessions.find(token)
+    assert found is not None
+    assert found.user.login == ada.login
