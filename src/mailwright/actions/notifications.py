@@ -67,6 +67,7 @@ _LOOKS: Final[Mapping[str, tuple[Tone, str]]] = {
     FanoutStatus.FAILED: ("bad", ""),
     FanoutStatus.EXPIRED: ("off", "⊘"),
 }
+_NO_QUEUE: Final = "No notification queue is configured. Set MAILWRIGHT_NOTIFY_DATABASE_URL."
 _Text = Annotated[str, Field(min_length=1, max_length=200)]
 _Id = Annotated[int, Ge(1), Le(2**53)]
 
@@ -242,7 +243,7 @@ async def emit(at: Context, wanted: NotificationEventRequest) -> NotificationEve
     """
     async with _open_service(at) as service:
         if service is None:
-            raise NotPossibleNow("No notification queue is configured. Set MAILWRIGHT_NOTIFY_DATABASE_URL.")
+            raise NotPossibleNow(_NO_QUEUE)
         return NotificationEventResponse.model_validate(await service.emit(wanted.event()))
 
 
@@ -285,17 +286,23 @@ async def requeue(at: Context, notification_id: _Id) -> NotificationResponse:
 )
 async def requeue_many(at: Context, wanted: RequeueNotificationsRequest) -> RequeuedNotificationsResponse:
     """Requeue one notification, or all that failed, were skipped or expired. Sent notifications stay sent."""
+    if (wanted.notification_id is None) == (wanted.status is None):
+        raise RequestInvalid([FieldError("status", "INVALID", "is needed without an id, and not allowed with one")])
     async with _open_service(at) as service:
         if service is None:
-            raise NotFound
-        match wanted.notification_id, wanted.status:
-            case int(notification_id), None:
-                await service.requeue(notification_id, actor=at.actor)
-                return RequeuedNotificationsResponse(requeued=1)
-            case None, FanoutStatus() as status:
-                count = await service.requeue_all(status, actor=at.actor, limit=wanted.limit)
-                return RequeuedNotificationsResponse(requeued=count)
-    raise RequestInvalid([FieldError("status", "INVALID", "is needed without an id, and not allowed with one")])
+            raise NotPossibleNow(_NO_QUEUE)
+        return RequeuedNotificationsResponse(requeued=await _requeue(at, service, wanted))
+
+
+async def _requeue(at: Context, service: NotificationService, wanted: RequeueNotificationsRequest) -> int:
+    if wanted.status is not None:
+        return await service.requeue_all(wanted.status, actor=at.actor, limit=wanted.limit)
+    assert wanted.notification_id is not None
+    try:
+        await service.requeue(wanted.notification_id, actor=at.actor)
+    except NotFound:
+        raise RequestInvalid([FieldError("notificationId", "UNKNOWN_ID", "names no notification")]) from None
+    return 1
 
 
 @asynccontextmanager

@@ -109,6 +109,8 @@ async def test_failed_notifications_are_requeued_together(served: Served) -> Non
         assert (unclear.status_code, unclear.json()["errors"][0]["field"]) == (422, "status")
     one = await client.post("/v1/notifications/requeue", json={"notificationId": first})
     assert one.json() == {"requeued": 1}
+    unknown = await client.post("/v1/notifications/requeue", json={"notificationId": 999_999})
+    assert (unknown.status_code, unknown.json()["errors"][0]["field"]) == (422, "notificationId")
     rest = await client.post("/v1/notifications/requeue", json={"status": "failed"})
     assert rest.json() == {"requeued": 1}
     assert (await client.get(f"/v1/notifications/{second}")).json()["status"] == "pending"
