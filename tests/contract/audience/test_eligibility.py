@@ -10,8 +10,8 @@ from mailwright.actions.exclusions import exclusion_text
 from mailwright.audience import contacts as contact_store
 from mailwright.audience.attribute_names import find_case_mistakes
 from mailwright.audience.contacts import ContactChange
-from mailwright.audience.eligibility import Exclusion
-from mailwright.audience.exclusions import NamedAudience, count_excluded, list_excluded
+from mailwright.audience.eligibility import Exclusion, find_opt_out
+from mailwright.audience.exclusions import NamedAudience, count_excluded, count_not_on_lists, list_excluded
 from mailwright.audience.importing.imports import Imports
 from mailwright.audience.importing.plan import ImportOptions
 from mailwright.audience.legal_basis import LegalBasis, LegalBasisRecord, legal_basis_record
@@ -241,6 +241,37 @@ async def test_deleted_list_keeps_unsubscribes_and_ends_subscriptions(
     await a_list(database, "news")
     await statuses.subscribe(DEFAULT_TENANT, ADA, "news", source="test")
     assert await reached(database, clock, "news") == [ADA]
+
+
+async def test_contacts_who_never_were_on_the_lists_are_counted(
+    database: Database, clock: ManualClock, statuses: ContactStatusService
+) -> None:
+    await a_list(database, "news")
+    await a_subscriber(database, ADA, "news")
+    await a_subscriber(database, BOB, "news")
+    await statuses.unsubscribe_by_link(DEFAULT_TENANT, BOB, "news", source="link")
+    await a_contact(database, CLEO)
+    async with database.read() as tx:
+        assert await count_not_on_lists(tx, NamedAudience(DEFAULT_TENANT, ["news"])) == 1
+        assert await count_not_on_lists(tx, NamedAudience(DEFAULT_TENANT, ["news"], EVERYONE)) == 0
+        assert await count_not_on_lists(tx, NamedAudience(DEFAULT_TENANT, [], EVERYONE)) == 0
+
+
+async def test_opt_out_is_found_for_the_lists_it_concerns(
+    database: Database, clock: ManualClock, statuses: ContactStatusService
+) -> None:
+    for list_key in ("news", "offers"):
+        await a_list(database, list_key)
+    await a_subscriber(database, ADA, "news")
+    await statuses.subscribe(DEFAULT_TENANT, ADA, "offers", source="test")
+    await a_subscriber(database, BOB, "news")
+    await suppress(database, BOB, list_key=GENERAL)
+    await statuses.unsubscribe_by_link(DEFAULT_TENANT, ADA, "news", source="link")
+    async with database.read() as tx:
+        assert await find_opt_out(tx, DEFAULT_TENANT, ADA, "news") is Exclusion.UNSUBSCRIBED
+        assert await find_opt_out(tx, DEFAULT_TENANT, ADA, "offers") is None
+        assert await find_opt_out(tx, DEFAULT_TENANT, BOB, "offers") is Exclusion.SUPPRESSED
+        assert await find_opt_out(tx, DEFAULT_TENANT, CLEO, "news") is None
 
 
 async def test_list_of_a_running_campaign_is_not_deleted(bench: Bench) -> None:
