@@ -270,7 +270,7 @@ async def test_opt_out_is_found_for_the_lists_it_concerns(
     async with database.read() as tx:
         assert await find_opt_out(tx, DEFAULT_TENANT, ADA, "news") is Exclusion.UNSUBSCRIBED
         assert await find_opt_out(tx, DEFAULT_TENANT, ADA, "offers") is None
-        assert await find_opt_out(tx, DEFAULT_TENANT, BOB, "offers") is Exclusion.SUPPRESSED
+        assert await find_opt_out(tx, DEFAULT_TENANT, BOB, "offers") is Exclusion.UNSUBSCRIBED
         assert await find_opt_out(tx, DEFAULT_TENANT, CLEO, "news") is None
 
 
