@@ -1,5 +1,7 @@
 """Upgrade a database in batches of 20 rows, and die with SIGKILL before a commit.
 
+After each unit of work, while it holds no lock, it prints a line and waits for one.
+
 Arguments: the URL, the folder of revisions, and the number of commits before the kill.
 """
 
@@ -12,9 +14,8 @@ from typing import Any
 
 from sqlalchemy import Engine, event
 
-from mailwright.storage import batched_changes, revision
+from mailwright.storage import batched_changes, migrate, revision
 from mailwright.storage.database import Database
-from mailwright.storage.migrate import upgrade
 
 
 async def main(url: str, versions: str, commits: int) -> None:
@@ -26,11 +27,20 @@ async def main(url: str, versions: str, commits: int) -> None:
         if left < 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
+    advance = migrate._advance
+
+    def advance_in_turn(*arguments: Any) -> bool:
+        is_unfinished = advance(*arguments)
+        print(flush=True)
+        sys.stdin.readline()
+        return is_unfinished
+
+    migrate._advance = advance_in_turn
     revision.VERSIONS = Path(versions)  # type: ignore[misc] # These are those of a later version.
     batched_changes.BATCH_ROWS = 20  # type: ignore[misc]
     event.listen(Engine, "commit", die)
     database = Database(url)
-    await upgrade(database)
+    await migrate.upgrade(database)
     await database.close()
 
 

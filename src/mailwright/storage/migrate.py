@@ -5,7 +5,7 @@ running writes, which can begin again. A process that is killed leaves a databas
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import takewhile
 from typing import Final, NamedTuple
 
@@ -34,6 +34,8 @@ from mailwright.storage.tables import VIEWS, metadata, schema_revisions
 # The advisory lock of a migration on PostgreSQL. The number is arbitrary; nothing else on the server may use it.
 _MIGRATION_LOCK: Final = 5_204_771
 _FIRST: Final = -(2**63)  # Less than every key.
+# The shortest pause between two transactions on SQLite, whose writers look again every 0.1 s at most.
+_PAUSE_SECONDS: Final = 0.15
 _RECORD: Final = text("""
 INSERT INTO schema_revisions (revision, mailwright_version, oldest_compatible, started_at, finished_at, step)
 VALUES (:revision, :version, :oldest_compatible, :now, :finished_at, :step)
@@ -56,7 +58,8 @@ async def upgrade(database: Database) -> None:
     if found.status is SchemaStatus.UNRECORDED:
         await database.run_sync_ddl(_adopt)
     if not found.is_usable:
-        await database.run_sync_ddl(lambda connection: _migrate(connection, newest_revision()))
+        pause = _pause if database.dialect == "sqlite" and found.status is not SchemaStatus.EMPTY else None
+        await database.run_sync_ddl(lambda connection: _migrate(connection, newest_revision(), pause))
     elif found.version != __version__:
         await database.run_sync_ddl(_record_version)
     if database.dialect == "postgresql":
@@ -83,10 +86,19 @@ async def current_revision(database: Database) -> str | None:
     return (await load_schema(database)).revision
 
 
-def _migrate(connection: Connection, until: str) -> None:
+def _migrate(connection: Connection, until: str, pause: Callable[[float], None] | None = None) -> None:
+    """Apply the revisions. `pause` runs after each unit of work with the seconds that it took, and no lock is held."""
     names = tuple(takewhile(lambda name: name <= until, list_names()))
+    began = time.monotonic()
     while _advance(connection, names):
-        pass
+        if pause is not None:
+            pause(time.monotonic() - began)
+        began = time.monotonic()
+
+
+def _pause(seconds: float) -> None:
+    """Let other processes write to a SQLite file. They poll for its lock, and would rarely find it free otherwise."""
+    time.sleep(max(_PAUSE_SECONDS, seconds))
 
 
 def _advance(connection: Connection, names: tuple[str, ...]) -> bool:
