@@ -82,9 +82,17 @@ async def links_to(url: str) -> AsyncIterator[dict[str, Link]]:
 
 
 async def run(
-    stage: Stage, *, readers: int, seconds: float, partitions: tuple[str, ...] = tuple(PARTITIONS)
+    stage: Stage,
+    *,
+    readers: int,
+    seconds: float,
+    partitions: tuple[str, ...] = tuple(PARTITIONS),
+    max_seconds: float = MAX_SECONDS,
 ) -> Figures:
-    """Cut each of the partitions for some time, while two workers send a campaign and what clients of the API post."""
+    """Cut each of the partitions for some time, while two workers send a campaign and what clients of the API post.
+
+    `max_seconds` is how long accepting and sending may take to go on.
+    """
     figures = Figures()
     await stage.open_sink(latency_seconds=0.02)
     credential = await stage.credential()
@@ -103,7 +111,7 @@ async def run(
             for name in PARTITIONS[partition]:
                 links[name].heal()
             waited = round(await _time_to_resume(stage, load), 1)
-            figures.at_most(f"seconds until accepting and sending went on ({partition})", waited, MAX_SECONDS)
+            figures.at_most(f"seconds until accepting and sending went on ({partition})", waited, max_seconds)
         await asyncio.sleep(1)
         load.is_over = True
         await loading

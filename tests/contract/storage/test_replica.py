@@ -261,7 +261,7 @@ async def test_statement_that_the_replica_cancels_is_repeated_on_the_primary(
             return [row[0] for row in await tx.execute(_LONG)]
 
     reading = asyncio.create_task(read())
-    while not await servers.standby.value(f"SELECT count(*) FROM pg_stat_activity WHERE {_READING}"):
+    while not await servers.standby.value("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"):
         pass
     await end_reads(servers, database, url)
     assert len(await reading) == 1
