@@ -114,6 +114,7 @@ class ImportResponse(ResponseModel):
     unreadable: Annotated[int, Field(description="Contacts whose answer is neither yes nor no.")]
     answers_text: Annotated[str, Field(description="What the import did with subscriptions, in sentences.")]
     created_at: Time
+    updated_at: Annotated[Time, Field(description="When rows were last stored, or confirmation emails last written.")]
     finished_at: Time | None
 
 
@@ -163,6 +164,8 @@ class ImportPersonResponse(ResponseModel):
 @noun.post("/imports", status=HTTPStatus.ACCEPTED, scope=MANAGE, audit="import.begin", body=_CSV)
 async def begin(at: Context, file: Upload, wanted: ImportQuery) -> ImportResponse:
     """Upload a file of contacts as the body. The response comes after its columns are read; the rows follow later."""
+    if wanted.ask:
+        await at.require_default_sender()
     started = await at.server.import_uploads.receive(
         at.tenant_id, file.parts, wanted.options(API), file_name=wanted.file_name, actor=at.actor
     )

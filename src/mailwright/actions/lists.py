@@ -223,8 +223,8 @@ async def subscribe(at: Context, list_key: str, wanted: SubscribeRequest) -> Con
     """Subscribe a contact to the list, even one who unsubscribed before. Get their consent first.
 
     Suppressions stay: a contact who bounced, complained or unsubscribed from all bulk messages still gets nothing, and
-    `suppressions` shows it. If the list requires confirmation, the contact gets a confirmation email, and `isPending`
-    is true until they confirm.
+    `suppressions` shows it. If the list requires confirmation, or an imported file said no for the contact, they get a
+    confirmation email, and `isPending` is true until they confirm.
     """
     await lists.find(at.database, at.tenant_id, list_key)
     named: dict[str, str] = {"source": at.source, "actor": at.actor}

@@ -170,7 +170,7 @@ async def _database(database: Database, clock: Clock) -> Finding:
         return problem("database", str(error), "restore the latest backup")
     except MailwrightError as error:
         if isinstance(error, StandbyMissing):
-            advice = "start the standby, or let commits wait for none"
+            advice = "start the standby, or make commits wait for no standby"
         else:
             advice = "start it, or correct MAILWRIGHT_DATABASE_URL"
         return problem("database", f"{where}: {error}", advice)

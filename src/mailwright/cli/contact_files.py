@@ -33,6 +33,7 @@ from mailwright.cli.import_progress import import_progress
 from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, Tenant
 from mailwright.cli.output import aside, out, print_json, print_rows
+from mailwright.domain.errors import InvalidInput
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
 from mailwright.sources.api.validation import parse
@@ -189,6 +190,7 @@ def _preview_on_server(
     tenant: str, file: Path, purpose: ImportOptions, values: dict[str, Any]
 ) -> ImportPreviewResponse:
     if purpose.list_key is not None and not has_list(purpose.list_key, tenant=tenant):
+        _refuse_to_ask(purpose)
         aside.print(f"The list {purpose.list_key} would be created: {_NEW_LIST}.")
         values = _without_list(values)
     return preview_upload(file, values, tenant=tenant)
@@ -202,10 +204,21 @@ def _import_on_server(
     tenant: str, file: Path, purpose: ImportOptions, values: dict[str, Any], report: Path
 ) -> ImportResponse:
     if purpose.list_key is not None and not has_list(purpose.list_key, tenant=tenant):
+        _refuse_to_ask(purpose)
         preview_upload(file, _without_list(values), tenant=tenant)
         add_list(purpose.list_key, tenant=tenant)
         _report_new_list(purpose.list_key)
     return import_upload(file, values, report, tenant=tenant)
+
+
+def _refuse_to_ask(purpose: ImportOptions) -> None:
+    if purpose.asks:
+        raise InvalidInput(
+            "The list {list_key} does not exist, and a new one does not use double opt-in. Create it first: "
+            "`mailwright list create {list_key} --confirm`.",
+            field="ask",
+            list_key=purpose.list_key,
+        )
 
 
 def _without_list(values: dict[str, Any]) -> dict[str, Any]:
@@ -219,6 +232,7 @@ def _report_new_list(list_key: str) -> None:
 async def _preview(at: Installation, tenant: str, file: Path, purpose: ImportOptions) -> ImportPreview:
     owner = await find_tenant(at, tenant)
     if purpose.list_key is not None and not await _is_known(at, owner.id, purpose.list_key):
+        _refuse_to_ask(purpose)
         aside.print(f"The list {purpose.list_key} would be created: {_NEW_LIST}.")
         purpose = replace(purpose, list_key=None)
     largest = at.settings.import_bytes
@@ -242,6 +256,7 @@ async def _create_list(at: Installation, tenant_id: int, purpose: ImportOptions,
     """Create the list of an import if it does not exist, unless the file would be refused."""
     if purpose.list_key is None or await _is_known(at, tenant_id, purpose.list_key):
         return
+    _refuse_to_ask(purpose)
     await imports.preview(tenant_id, file, replace(purpose, list_key=None))
     await lists.create(at.database, at.clock, tenant_id, purpose.list_key, is_public=True, requires_confirmation=False)
     _report_new_list(purpose.list_key)

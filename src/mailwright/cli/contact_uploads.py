@@ -20,6 +20,8 @@ from mailwright.domain.errors import InvalidInput, NotPossibleNow
 
 _FIRST_WAIT_SECONDS: Final = 0.1
 _LONGEST_WAIT_SECONDS: Final = 2.0
+# A server that does not continue an import for this long has stopped it.
+_STANDSTILL_SECONDS: Final = 300.0
 
 noun = load_noun("contact")
 
@@ -51,11 +53,18 @@ def import_upload(file: Path, values: dict[str, Any], report: Path, *, tenant: s
         aside.print(warning, markup=False)
     found = begun
     with import_progress(begun.size_bytes, begun.read_bytes, begun.rows) as show:
-        waits = _waits()
+        waits, moved_at = _waits(), time.monotonic()
         while found.finished_at is None:
             time.sleep(next(waits))
-            found = perform(noun.find(imports.show), {}, path=path, tenant=tenant)
+            before, found = found, perform(noun.find(imports.show), {}, path=path, tenant=tenant)
             show(found.read_bytes, found.rows)
+            if found.updated_at != before.updated_at:
+                moved_at = time.monotonic()
+            elif time.monotonic() - moved_at > _STANDSTILL_SECONDS:
+                raise NotPossibleNow(
+                    f"The server has not continued the import {begun.import_id} for five minutes. Its log says why. "
+                    "What was imported stays; run the same command again to import the file from its beginning."
+                )
     perform(noun.find(imports.report), {}, path=path, tenant=tenant, target=report)
     return found
 

@@ -314,6 +314,12 @@ async def test_request_without_sender_uses_the_default_which_must_be_allowed(sen
     assert await sending.drop_in.stored() == []
 
 
+async def test_import_that_asks_for_confirmations_needs_the_default_sender(sending: Sending) -> None:
+    path = f"/v1/contacts/imports?listKey={NEWS}"
+    csv = {"Content-Type": "text/csv"}
+    assert await sending.post(f"{path}&ask=true", b"email\nada@example.com\n", csv) == 403
+
+
 async def test_automatic_reply_with_empty_envelope_sender_is_accepted(sending: Sending) -> None:
     assert await sending.smtp(b"From: news@example.com\r\n\r\nHi\r\n", "") == 250
 

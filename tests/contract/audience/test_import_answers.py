@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import delete, select
 
 from mailwright.app.system_emails import render_branded
 from mailwright.audience import contacts, lists
@@ -17,9 +17,11 @@ from mailwright.audience.importing.subscription_answers import SubscriptionAnswe
 from mailwright.audience.legal_basis import LegalBasis, LegalBasisRecord
 from mailwright.audience.objections import find_objections
 from mailwright.audience.status import ContactStatusService
+from mailwright.domain.clock import HOUR, MINUTE
 from mailwright.domain.errors import InvalidInput
 from mailwright.domain.unsubscribe_tokens import UnsubscribeTokens
 from mailwright.storage.tables import contacts as contacts_table
+from mailwright.storage.tables import lists as lists_table
 from mailwright.storage.tables import messages, subscriptions
 from tests.builders import DEFAULT_TENANT, Bench
 from tests.campaigns import NEWS, CampaignHarness, join
@@ -265,6 +267,48 @@ async def test_interrupted_import_asks_everybody_once(bench: Bench, imports: Imp
     done = [each async for each in imports.run(continued, path)][-1]
     assert (done.import_id, done.asked) == (begun.import_id, 2)
     assert await confirmation_emails(bench) == ["ada@example.com", "bob@example.com"]
+
+
+async def test_interruption_while_asking_asks_everybody_once(bench: Bench, imports: Imports, tmp_path: Path) -> None:
+    await lists.edit(bench.database, bench.clock, DEFAULT_TENANT, NEWS, requires_confirmation=True, actor="ada")
+    people = [f"reader{number:03}@example.com" for number in range(120)]
+    path = a_file(tmp_path, "email", *people)
+    begun = await imports.begin(DEFAULT_TENANT, path, ImportOptions(NEWS, asks=True))
+    stopped = imports.run(begun, path)
+    await anext(stopped)
+    bench.clock.advance(MINUTE)
+    progress = await anext(stopped)
+    await stopped.aclose()
+    assert (progress.updated_at, progress.finished_at) == (bench.clock.now(), None)
+    assert 0 < len(await confirmation_emails(bench)) < 120
+    bench.clock.advance(HOUR)
+    continued = await imports.begin(DEFAULT_TENANT, path, ImportOptions(NEWS, asks=True))
+    assert (continued.import_id, continued.updated_at) == (begun.import_id, progress.updated_at)
+    assert [each async for each in imports.run(continued, path)][-1].finished_at is not None
+    assert await confirmation_emails(bench) == people
+
+
+async def test_import_ends_if_its_list_is_deleted_before_asking(bench: Bench, imports: Imports, tmp_path: Path) -> None:
+    await lists.edit(bench.database, bench.clock, DEFAULT_TENANT, NEWS, requires_confirmation=True, actor="ada")
+    path = a_file(tmp_path, "email", "ada@example.com")
+    running = imports.run(await imports.begin(DEFAULT_TENANT, path, ImportOptions(NEWS, asks=True)), path)
+    await anext(running)
+    async with bench.database.write() as tx:
+        await tx.execute(delete(lists_table).where(lists_table.c.list_key == NEWS))
+    assert [each async for each in running][-1].finished_at is not None
+    assert await confirmation_emails(bench) == []
+
+
+async def test_confirmed_yes_after_asking_subscribes_with_its_own_proof(
+    bench: Bench, imports: Imports, tmp_path: Path
+) -> None:
+    await lists.edit(bench.database, bench.clock, DEFAULT_TENANT, NEWS, requires_confirmation=True, actor="ada")
+    await import_(imports, a_file(tmp_path, "Email,Newsletter?", "ada@example.com,"), asks=True)
+    await import_(imports, a_file(tmp_path, "Email,Newsletter?", "ada@example.com,yes"), is_confirmed=True)
+    assert (await subscribers(bench))["ada@example.com"].endswith("Newsletter?: yes)")
+    async with bench.database.read() as tx:
+        [row] = await tx.execute(select(subscriptions.c.is_pending, subscriptions.c.subscribed_at))
+    assert (row.is_pending, row.subscribed_at is None) == (False, False)
 
 
 async def test_asking_needs_a_list_with_double_opt_in(imports: Imports, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import re
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
+from sqlalchemy import update
 
 from mailwright.access.roles import Role
 from mailwright.app.wiring import Engine
@@ -12,6 +13,7 @@ from mailwright.audience.contacts import ContactChange
 from mailwright.audience.status import ContactStatusService
 from mailwright.domain.clock import HOUR, ManualClock
 from mailwright.outbox import tenants
+from mailwright.storage.tables import contacts as contacts_table
 from mailwright.web.app import create_app
 from tests.api import an_engine
 from tests.builders import DEFAULT_TENANT, REFUSAL, Bench, a_message
@@ -68,6 +70,10 @@ async def test_selected_contacts_are_tagged_and_added_to_list(grace: Visit, benc
     await post(grace, PATHS[0], emails, action="list", list="news")
     assert "2 contacts added to the list." in grace.flash
     assert "1 contact not changed: b@example.com unsubscribed or said no." in grace.flash
+    async with bench.database.write() as tx:
+        await tx.execute(update(contacts_table).where(contacts_table.c.email == emails[1]).values(status="bounced"))
+    await post(grace, PATHS[0], emails[1:2], action="list", list="news")
+    assert "b@example.com bounced and gets no email." in grace.flash
     await post(grace, PATHS[0], emails, action="tag", tag="two, tags")
     assert "without a comma" in grace.flash
     await post(grace, PATHS[0], [], action="suppress")

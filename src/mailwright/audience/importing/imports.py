@@ -7,7 +7,7 @@ stops, the next one continues with the first record that is not stored yet.
 import asyncio
 import gc
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -210,7 +210,8 @@ class Imports:
                 batch = following
                 yield current
         if current.plan.asks:
-            await self._ask(current)
+            async for progress in self._ask(current):
+                yield progress
         yield await self._finish(current, ImportReport(report))
 
     async def find(self, tenant_id: int, import_id: str) -> Import:
@@ -265,30 +266,42 @@ class Imports:
         now = self._clock.now()
         return await self._database.transact(lambda tx: _store(tx, current, batch, report, now))
 
-    async def _ask(self, current: Import) -> None:
-        """Write the confirmation emails. After an interruption, the next run continues with the contacts not asked."""
+    async def _ask(self, current: Import) -> AsyncIterator[Import]:
+        """Write the confirmation emails, unless the list is gone, and yield after each transaction.
+
+        After an interruption, the next run continues with the contacts who were not asked.
+        """
         assert self._double_opt_in is not None
-        assert current.plan.list_key is not None
+        list_key = current.plan.list_key
+        assert list_key is not None
         double_opt_in = await self._double_opt_in()
         s, last = subscriptions.c, 0
         waiting = (
             select(s.id, s.source, contacts.c.email)
             .join_from(subscriptions, contacts, contacts.c.id == s.contact_key)
-            .where(s.tenant_id == current.tenant_id, s.list_key == current.plan.list_key)
+            .where(s.tenant_id == current.tenant_id, s.list_key == list_key)
             .where(s.is_pending.is_(True), s.subscribed_at.is_(None), s.source.startswith(current.source))
             .order_by(s.id)
             .limit(_ASKED_AT_ONCE)
         )
         while True:
+            current = replace(current, updated_at=self._clock.now())
             async with self._database.write() as tx:
+                if not await lists.existing_keys(tx, current.tenant_id, [list_key]):
+                    return
+                # Other processes continue an import only if it stands still.
+                await tx.execute(
+                    update(imports).where(imports.c.id == current.id).values(updated_at=current.updated_at)
+                )
                 rows = await tx.execute(waiting.where(s.id > last))
                 for row in rows:
-                    request = DoubleOptInRequest(current.tenant_id, row.email, current.plan.list_key)
+                    request = DoubleOptInRequest(current.tenant_id, row.email, list_key)
                     with suppress(ErasurePending):
                         await double_opt_in.request_confirmation(tx, request, source=row.source)
                     last = row.id
             if not rows:
                 return
+            yield current
 
     async def _finish(self, current: Import, report: ImportReport) -> Import:
         now = self._clock.now()

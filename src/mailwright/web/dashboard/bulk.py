@@ -81,6 +81,8 @@ async def _contact_work(engine: Engine, visitor: Visitor, form: Fields) -> tuple
         await contacts.find_by_email(database, tenant_id, email)
         async with database.read() as tx:
             found = await eligibility.find_opt_out(tx, tenant_id, email, form["list"])
+        if found is Exclusion.BOUNCED:
+            raise InvalidInput("{email} bounced and gets no email. Reactivate the contact first.", email=email)
         if found is Exclusion.UNSUBSCRIBED:
             raise InvalidInput(
                 "{email} unsubscribed or said no. Only they, or you on the page of the contact, can subscribe them "

@@ -163,6 +163,7 @@ async def edit(request: Request, engine: EngineDep, visitor: EditorDep, email: s
 async def subscribe(request: Request, engine: EngineDep, visitor: EditorDep, email: str) -> Response:
     form = await read_fields(request)
     await lists.find(engine.database, visitor.tenant_id, form["list"])
+    must_confirm = False
     if form["confirmed"]:
         contact_status = ContactStatusService(engine.database, engine.clock)
         await contact_status.subscribe(
@@ -170,12 +171,9 @@ async def subscribe(request: Request, engine: EngineDep, visitor: EditorDep, ema
         )
     else:
         double_opt_in, actor = await engine.double_opt_in(), visitor.actor
-        await double_opt_in.subscribe(visitor.tenant_id, email, form["list"], source=actor, actor=actor)
-    return redirect(
-        request,
-        to_contact(email),
-        gettext("Added to the list. If the list uses double opt-in, a confirmation email was sent."),
-    )
+        must_confirm = await double_opt_in.subscribe(visitor.tenant_id, email, form["list"], source=actor, actor=actor)
+    sent = gettext("A confirmation email was sent. The contact is subscribed after confirming.")
+    return redirect(request, to_contact(email), sent if must_confirm else gettext("Added to the list."))
 
 
 @router.post("/{email:path}/unsubscribe")
