@@ -41,6 +41,10 @@ class Connections(Protocol):
         """Read one snapshot. `within` is the timeout in seconds for a server that does not respond."""
         ...
 
+    def read_apart(self, within: float, /) -> AbstractAsyncContextManager[Connection]:
+        """Read one snapshot with a connection that no other transaction can occupy."""
+        ...
+
     async def run_sync(self, work: Callable[[Any], Any], *, is_limited: bool) -> None:
         """Run the work with a synchronous SQLAlchemy connection."""
         ...

@@ -136,9 +136,9 @@ class Database:
 
             self._servers = servers = postgresql_servers.PostgresqlServers(self.url)
             hot = max(1, connections // 3)
-            self._standbys = StandbyWatch(self._read_connection)
+            self._standbys = StandbyWatch(self._read_apart, self._read_connection)
             self._connections = postgresql.PostgresqlConnections(
-                servers, connections - hot, is_stalled=self._standbys.is_missing
+                servers, connections - hot, is_stalled=self._standbys.is_stalled
             )
             self._hot = hot_postgresql.PostgresqlHotPath(servers, hot)
             self._write_lock = None
@@ -247,6 +247,13 @@ class Database:
     async def _read_connection(self, within: float | None = None) -> AsyncIterator[Connection]:
         with self._reach:
             async with self._connections.read(within) as connection:
+                yield connection
+
+    @asynccontextmanager
+    async def _read_apart(self, within: float) -> AsyncIterator[Connection]:
+        """Read with a connection of its own, so that stalled transactions cannot occupy it."""
+        with self._reach:
+            async with self._connections.read_apart(within) as connection:
                 yield connection
 
     async def run_sync_ddl(self, work: Any, *, read_only: bool = False) -> None:

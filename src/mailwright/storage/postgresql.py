@@ -9,10 +9,11 @@ from typing import Any, Final
 from sqlalchemy import Executable
 from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.postgresql.asyncpg import PGDialect_asyncpg
-from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
 from mailwright.storage.connection import COMPILED, Fetched, fetched
+from mailwright.storage.postgresql_connection import PooledConnection
 from mailwright.storage.postgresql_servers import CONNECT_SECONDS, PostgresqlServers
 from mailwright.storage.standbys import WAIT_SECONDS
 
@@ -80,12 +81,12 @@ class PostgresqlConnections:
         size: int,
         *,
         pool_seconds: float = CONNECT_SECONDS,
-        is_stalled: Callable[[], Awaitable[bool]] | None = None,
+        is_stalled: Callable[[int | None], Awaitable[bool]] | None = None,
     ) -> None:
         """Open no connection yet.
 
         `pool_seconds` is how long a transaction waits for one of the `size` connections. A write that takes long is
-        abandoned if `is_stalled` returns True.
+        abandoned if `is_stalled` returns True for its session, or for None if that is unknown.
         """
         self._is_stalled = is_stalled
         self._engine = create_async_engine(
@@ -113,10 +114,14 @@ class PostgresqlConnections:
     @asynccontextmanager
     async def read(self, within: float | None) -> AsyncIterator[PostgresqlConnection]:
         """Read one snapshot. `within` is the timeout in seconds for a server that does not respond."""
-        async with self._engine.connect() as connection, _abandoned_after(within, connection):
-            await connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-            async with connection.begin():
-                yield PostgresqlConnection(connection)
+        async with _snapshot(self._engine, within) as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def read_apart(self, within: float) -> AsyncIterator[PostgresqlConnection]:
+        """Read one snapshot with a new connection, which is closed afterwards."""
+        async with _snapshot(self._unlimited, within) as connection:
+            yield connection
 
     @asynccontextmanager
     async def read_when(
@@ -150,6 +155,14 @@ class PostgresqlConnections:
 
 
 @asynccontextmanager
+async def _snapshot(engine: AsyncEngine, within: float | None) -> AsyncIterator[PostgresqlConnection]:
+    async with engine.connect() as connection, _abandoned_after(within, connection):
+        await connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        async with connection.begin():
+            yield PostgresqlConnection(connection)
+
+
+@asynccontextmanager
 async def _abandoned_after(seconds: float | None, connection: AsyncConnection) -> AsyncIterator[None]:
     """Terminate the connection if the block takes longer. Cancelling would wait for the unresponsive server."""
     if seconds is None:
@@ -165,19 +178,21 @@ async def _abandoned_after(seconds: float | None, connection: AsyncConnection) -
 
 @asynccontextmanager
 async def _abandoned_if(
-    is_stalled: Callable[[], Awaitable[bool]] | None, connection: AsyncConnection
+    is_stalled: Callable[[int | None], Awaitable[bool]] | None, connection: AsyncConnection
 ) -> AsyncIterator[None]:
-    """Terminate the connection if the block takes long and the server confirms no commit."""
+    """Terminate the connection if the block takes long and its commit waits for a standby that is gone."""
     if is_stalled is None:
         yield
         return
     driver = await _driver(connection)
+    # A pooler presents a process of its own.
+    session = None if isinstance(driver, PooledConnection) else driver.get_server_pid()
     loop = asyncio.get_running_loop()
     timers: list[asyncio.TimerHandle] = []
     looking: list[asyncio.Task[None]] = []
 
     async def look() -> None:
-        if await is_stalled():
+        if await is_stalled(session):
             driver.terminate()
         else:
             look_later()

@@ -104,6 +104,9 @@ class SqliteConnections:
         # A SQLite file has no server that could stall.
         return self._readers.begin()
 
+    def read_apart(self, within: float) -> AbstractAsyncContextManager[SqliteConnection]:
+        return self.read(within)
+
     async def run_sync(self, work: Callable[[Connection], Any], *, is_limited: bool) -> None:
         await self._writer.run_sync(work)
 

@@ -7,11 +7,11 @@ confirms it. So once one waits for long, the writes of this process fail at once
 import asyncio
 import re
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import text
+from sqlalchemy import Float, bindparam, text
 from sqlalchemy.engine.row import Row
 
 from mailwright.domain.errors import DatabaseBlocked, NotDurable
@@ -19,19 +19,20 @@ from mailwright.storage.connection import Connection
 
 # A confirmation usually takes milliseconds. After this long, the standby is taken as lost.
 WAIT_SECONDS: Final = 3.0
-# How long a result is used, and how long the server may take for it.
+# How long a result is used, and how long the server may take for it, with a new connection.
 _FRESH_SECONDS: Final = 1.0
-_LOOK_SECONDS: Final = 0.5
+_LOOK_SECONDS: Final = 1.0
 
 # Every role sees the names of standbys and the waits of its own sessions. A backup is no standby.
 STANDBYS: Final = text(
     "SELECT current_setting('synchronous_standby_names') AS names,"
     " ARRAY(SELECT application_name FROM pg_stat_replication"
     " WHERE application_name NOT IN ('pg_basebackup', 'pg_receivewal')) AS connected,"
-    " (SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND usename = current_user"
+    " ARRAY(SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND usename = current_user"
     " AND datname = current_database()"
     " AND query_start < clock_timestamp() - make_interval(secs => :seconds)) AS waiting"
-).bindparams(seconds=WAIT_SECONDS)
+    # A write that takes WAIT_SECONDS began its commit somewhat later.
+).bindparams(bindparam("seconds", callable_=lambda: 0.9 * WAIT_SECONDS, type_=Float()))
 _NAMES: Final = re.compile(r"^\s*(?:(?:FIRST|ANY)?\s*(\d+)\s*\((.*)\)|(.*))\s*$", re.IGNORECASE | re.DOTALL)
 
 STANDBY_ADVICE: Final = (
@@ -49,7 +50,7 @@ class StandbyMissing(DatabaseBlocked):
 class Standbys:
     names: str = ""  # The setting synchronous_standby_names.
     connected: tuple[str, ...] = ()
-    waiting: int = 0  # Commits that have waited for a standby for some time.
+    waiting: tuple[int, ...] = ()  # The sessions whose commits have waited for a standby for some time.
 
     @property
     def required(self) -> int:
@@ -69,21 +70,23 @@ class Standbys:
     @property
     def is_missing(self) -> bool:
         """Return whether no commit can be confirmed at present."""
-        return bool(self.required) and (self.synchronous < self.required or self.waiting > 0)
+        return bool(self.required) and (self.synchronous < self.required or bool(self.waiting))
 
 
 def standbys_from(rows: Sequence[Row[Any]]) -> Standbys:
     [row] = rows
-    return Standbys(row.names, tuple(row.connected), row.waiting)
+    return Standbys(row.names, tuple(row.connected), tuple(row.waiting))
 
 
 class StandbyWatch:
     """Whether the commits of a process wait for a standby that is gone. Nothing is asked while writes succeed."""
 
-    def __init__(self, read: Read) -> None:
-        self._read = read
+    def __init__(self, *reads: Read) -> None:
+        """`reads` are the ways to read from the server. Each is tried if those before it fail."""
+        self._reads = reads
         self._found: Standbys | None = None
-        self._looked_at = 0.0
+        self._looked_at = -_FRESH_SECONDS
+        self._looking = asyncio.Lock()
 
     async def require_standby(self) -> None:
         """Raise an error if commits have been waiting, and still do."""
@@ -95,19 +98,30 @@ class StandbyWatch:
         return self._error() if await self.is_missing() else error
 
     async def is_missing(self) -> bool:
-        now = asyncio.get_running_loop().time()
-        if now - self._looked_at >= _FRESH_SECONDS:
-            self._looked_at = now
-            self._found = await self._look()
+        loop = asyncio.get_running_loop()
+        async with self._looking:
+            if loop.time() - self._looked_at >= _FRESH_SECONDS:
+                await self._look()
+                self._looked_at = loop.time()
         return self._found is not None
 
-    async def _look(self) -> Standbys | None:
-        try:
-            async with asyncio.timeout(_LOOK_SECONDS), self._read(_LOOK_SECONDS) as connection:
-                found = standbys_from((await connection.execute(STANDBYS)).rows)
-        except (NotDurable, TimeoutError):
-            return None
-        return found if found.is_missing else None
+    async def is_stalled(self, session: int | None) -> bool:
+        """Return whether the commit of a session waits for a standby that is gone.
+
+        Behind a pooler, the session is unknown (None), and the commit of another one counts.
+        """
+        if not await self.is_missing() or self._found is None:
+            return False
+        return bool(self._found.waiting) if session is None else session in self._found.waiting
+
+    async def _look(self) -> None:
+        """Look at the standbys. If the server does not respond, what was found before still counts."""
+        for read in self._reads:
+            with suppress(NotDurable, TimeoutError):
+                async with asyncio.timeout(_LOOK_SECONDS), read(_LOOK_SECONDS) as connection:
+                    found = standbys_from((await connection.execute(STANDBYS)).rows)
+                self._found = found if found.is_missing else None
+                return
 
     def _error(self) -> StandbyMissing:
         found = self._found or Standbys()

@@ -2,7 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from sqlalchemy import text
@@ -10,9 +13,10 @@ from sqlalchemy import text
 from mailwright.checks.health import check_health
 from mailwright.checks.installation import check
 from mailwright.domain.clock import ManualClock
+from mailwright.domain.errors import NotDurable
 from mailwright.domain.findings import Finding, Verdict
 from mailwright.storage.database import Database
-from mailwright.storage.standbys import StandbyMissing, Standbys
+from mailwright.storage.standbys import StandbyMissing, Standbys, StandbyWatch
 from tests.api import Api, a_request, an_api
 from tests.builders import settings_for
 from tests.engines import PostgresServer, postgresql
@@ -111,6 +115,60 @@ async def test_further_writes_fail_at_once_and_leave_no_session(server: Postgres
     assert await server.value(_WAITING) == sessions
 
 
+async def test_stalled_commits_that_occupy_every_connection_are_noticed(server: PostgresServer, api: Api) -> None:
+    database = Database(api.engine.database.url.render_as_string(hide_password=False), connections=3)
+    await lose_standby(server)
+
+    async def write(name: str) -> None:
+        async with database.write() as tx:
+            await tx.execute(text("SELECT pg_logical_emit_message(true, '', :name)"), {"name": name})
+
+    failures = await asyncio.gather(*(write(name) for name in "abcd"), return_exceptions=True)
+    assert [type(each) for each in failures] == [StandbyMissing] * 4
+    await database.close()
+
+
+async def test_write_that_waits_for_no_standby_is_not_ended(server: PostgresServer, api: Api) -> None:
+    """A restore takes long, and its standby may reconnect meanwhile."""
+    await lose_standby(server)
+    async with api.engine.database.write() as tx:
+        await tx.execute(text("SET LOCAL synchronous_commit = local"))
+        await tx.execute(text("SELECT pg_sleep(1.5)"))
+
+
+def watch_of(*looks: Standbys | None) -> StandbyWatch:
+    """Return a watch that gets these results. None is a server that does not respond."""
+    left = iter(looks)
+
+    @asynccontextmanager
+    async def read(_within: float) -> AsyncIterator[Any]:
+        found = next(left)
+        await asyncio.sleep(0)
+        if found is None:
+            raise NotDurable
+        rows = [SimpleNamespace(names=found.names, connected=found.connected, waiting=found.waiting)]
+        yield SimpleNamespace(execute=AsyncMock(return_value=SimpleNamespace(rows=rows)))
+
+    return StandbyWatch(read)
+
+
+async def test_callers_at_once_share_a_look() -> None:
+    watch = watch_of(Standbys("absent"))
+    assert await asyncio.gather(watch.is_missing(), watch.is_missing()) == [True, True]
+
+
+async def test_look_that_fails_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mailwright.storage.standbys._FRESH_SECONDS", 0.0)
+    watch = watch_of(None, Standbys("absent"), None, Standbys())
+    assert [await watch.is_missing() for _ in range(4)] == [False, True, True, False]
+
+
+async def test_only_sessions_that_wait_are_stalled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mailwright.storage.standbys._FRESH_SECONDS", 0.0)
+    watch = watch_of(*[Standbys("absent", waiting=(7,))] * 3, Standbys("absent"))
+    assert [await watch.is_stalled(session) for session in (7, 8, None, None)] == [True, False, True, False]
+
+
 async def test_writes_go_on_when_commits_are_confirmed_again(
     server: PostgresServer, api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,5 +199,5 @@ def test_required_standbys_are_counted(names: str, connected: tuple[str, ...], r
 
 
 def test_commit_that_waits_for_a_connected_standby_is_stuck() -> None:
-    assert Standbys("*", ("a",), waiting=1).is_missing
-    assert not Standbys("", ("a",), waiting=1).is_missing
+    assert Standbys("*", ("a",), waiting=(1,)).is_missing
+    assert not Standbys("", ("a",), waiting=(1,)).is_missing
