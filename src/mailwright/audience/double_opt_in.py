@@ -71,7 +71,7 @@ class DoubleOptIn:
     ) -> bool:
         """Subscribe an address and return whether it has to confirm first.
 
-        A contact for whom an imported file says no has to confirm on any list.
+        A contact for whom an imported file says no has to confirm: on its list or, if it had none, on any list.
         An `actor` is recorded in the audit log.
         """
         request, now = DoubleOptInRequest(tenant_id, normalize_email(email), list_key), self._clock.now()

@@ -20,10 +20,11 @@ class AudienceGrowth:
 
 
 async def load_growth(database: Readable, tenant_id: int, *, since: Instant) -> AudienceGrowth:
-    """Count the subscriptions. Somebody who said no in an imported file, and never joined, did not leave."""
+    """Count the subscriptions. Somebody who never joined did not leave: they said no in an imported file, or did
+    not confirm."""
     s = subscriptions.c
     current = is_current(subscriptions)
-    left = and_(s.unsubscribed_at >= since, s.subscribed_at.is_not(None))
+    left = and_(s.unsubscribed_at >= since, s.subscribed_at.is_not(None), s.is_pending.is_(False))
     counts = (
         func.count(case((condition, 1))) for condition in (current, and_(current, s.subscribed_at >= since), left)
     )

@@ -1,7 +1,8 @@
 """A no in an imported file: an unsubscribe whose source is the import, its file, line, column and answer.
 
-Only the contact lifts it, by confirming a sign-up or on the preference page, or somebody who subscribes this one
-contact and states that they agreed.
+The contact lifts it, by confirming a sign-up or on the preference page, or somebody who subscribes this one contact and
+states that they agreed. An operator lifts it by removing the suppression or, without a list, by activating the contact.
+An own unsubscribe replaces it.
 """
 
 from collections.abc import Iterable
@@ -9,13 +10,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from mailwright.audience.contact_fields import normalize_email
-from mailwright.domain.clock import Instant
 from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
 
 OBJECTIONS = statement(__package__, "objections")
-# The sources of imports begin with this; `sql/objections.sql` and `sql/ask_imported.sql` use the same value.
+# The sources of imports begin with this; `sql/objections.sql`, `sql/ask_imported.sql` and `sql/suppress.sql` use
+# the same value.
 IMPORT_SOURCE: Final = "import:"
 
 
@@ -24,7 +25,6 @@ class Objection:
     email: str
     list_key: str  # `general` if the file was imported without a list
     source: str
-    at: Instant
 
     @property
     def proof(self) -> str:
@@ -41,7 +41,7 @@ async def find_objections(tx: Runner, tenant_id: int, emails: Iterable[str]) -> 
     rows = [(normalize_email(email),) for email in emails]
     found: dict[str, list[Objection]] = {}
     for row in await tx.run(OBJECTIONS, contacts=rows, tenant_id=tenant_id) if rows else ():
-        found.setdefault(row.email, []).append(Objection(row.email, row.list_key, row.source, row.created_at))
+        found.setdefault(row.email, []).append(Objection(row.email, row.list_key, row.source))
     return found
 
 

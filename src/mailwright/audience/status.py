@@ -391,6 +391,8 @@ async def unsubscribe_visitor(
     ):
         visited_at = await _find_visit(tx, tenant_id, email, list_key)
         is_confirmed = visited_at is not None and now - visited_at > VISITED_AGAIN
+        # A visit that turns out to be a machine's must not undo the no of an imported file.
+        is_confirmed = is_confirmed or await has_objected(tx, tenant_id, email, list_key)
         await unsubscribe(tx, tenant_id, email, list_key, source=source if is_confirmed else VISIT, now=now)
 
 

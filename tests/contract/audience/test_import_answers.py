@@ -34,7 +34,10 @@ CONTENT = {"subject": "News", "body": '<p>Hello</p><a href="{{ unsubscribe_url }
 @pytest.fixture
 async def imports(bench: Bench) -> Imports:
     await lists.create(bench.database, bench.clock, DEFAULT_TENANT, NEWS)
+    return make_imports(bench)
 
+
+def make_imports(bench: Bench) -> Imports:
     async def double_opt_in() -> DoubleOptIn:
         return make_double_opt_in(bench)
 

@@ -33,6 +33,7 @@ _PACKAGE = "mailwright.audience"
 ADD_IMPORTED = statement(_PACKAGE, "add_imported")
 ASK_IMPORTED = statement(_PACKAGE, "ask_imported")
 CHANGE_IMPORTED = statement(_PACKAGE, "change_imported")
+END_LEGAL_BASIS = statement(_PACKAGE, "end_legal_basis")
 ERASED_IMPORTED = statement(_PACKAGE, "erased_imported")
 SUBSCRIBED_ANYWHERE = statement(_PACKAGE, "subscribed_anywhere")
 SUBSCRIBE_IMPORTED = statement(_PACKAGE, "subscribe_imported")
@@ -203,12 +204,17 @@ async def _record_objections(
     settled: set[str],
     target: ImportTarget,
 ) -> None:
-    """Store each no as an unsubscribe from the list or, for an import without a list, from all bulk email."""
+    """Store each no as an unsubscribe from the list or, for an import without a list, from all bulk email.
+
+    A no without a list also ends every current subscription and the legal basis, so that they do not come back when the
+    contact joins one list later.
+    """
     said_no = [
         email for email, contact in contacts.items() if contact.answer is SubscriptionAnswer.NO and email not in settled
     ]
     if not said_no:
         return
+    ended = [(email, target.list_key or GENERAL) for email in said_no]
     if target.list_key is None:
         rows = await tx.run(SUBSCRIBED_ANYWHERE, contacts=[(email,) for email in said_no], tenant_id=target.tenant_id)
         remark = KEPT if target.keeps_subscriptions else ENDED_ALL
@@ -217,16 +223,21 @@ async def _record_objections(
             outcome = results.get(email, _ADDED)[0]
             results[email] = (outcome, remark)
         if target.keeps_subscriptions:
-            said_no = [email for email in said_no if email not in subscribers]
+            ended = [(email, list_key) for email, list_key in ended if email not in subscribers]
+        else:
+            ended += [(row.email, row.list_key) for row in rows]
+        without_basis = [(email,) for email, list_key in ended if list_key == GENERAL]
+        if without_basis:
+            await tx.count(END_LEGAL_BASIS, contacts=without_basis, tenant_id=target.tenant_id)
     facts = [
         unsubscribe_fact(
             target.tenant_id,
             email,
-            target.list_key or GENERAL,
+            list_key,
             source=target.source_of(contacts[email]),
             at=target.now,
         )
-        for email in said_no
+        for email, list_key in ended
     ]
     await apply_facts(tx, facts, target.now)
 

@@ -1,4 +1,4 @@
--- Marks contacts for a confirmation email: pending, and not asked yet. A no in an earlier file does not prevent it,
+-- Marks contacts for a confirmation email: pending, and not asked yet, so without a time. A no in an earlier file does not prevent it,
 -- because only the contact can confirm; any other suppression does.
 INSERT INTO subscriptions (tenant_id, contact_key, list_key, source, is_pending)
 SELECT c.tenant_id, c.id, CAST(:list_key AS text), p.source, true
@@ -13,7 +13,6 @@ WHERE c.id = (SELECT k.id FROM contacts AS k WHERE k.tenant_id = :tenant_id AND 
       AND NOT (s.list_key <> '*' AND s.reason = 'unsubscribed' AND s.source LIKE 'import:%')
   )
 ORDER BY c.id
-ON CONFLICT (contact_key, list_key) DO UPDATE SET is_pending = true, source = excluded.source
-WHERE subscriptions.unsubscribed_at IS NOT NULL AND subscriptions.subscribed_at IS NULL
-  AND NOT subscriptions.is_pending
+ON CONFLICT (contact_key, list_key) DO UPDATE SET is_pending = true, subscribed_at = NULL, source = excluded.source
+WHERE subscriptions.unsubscribed_at IS NOT NULL AND NOT subscriptions.is_pending
 RETURNING (SELECT k.email FROM contacts AS k WHERE k.id = contact_key) AS email
