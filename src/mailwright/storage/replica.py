@@ -52,7 +52,12 @@ _STANDBY: Final = select(
     func.current_database().label("name"),
     _CLUSTER,
     literal_column("pg_last_wal_replay_lsn()::text").label("position"),
-    literal_column("extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp())").label("age"),
+    # The last transaction may be old because the primary was idle. The replica is late only if the primary is not
+    # connected, or something received has not been replayed.
+    literal_column(
+        "CASE WHEN pg_last_wal_replay_lsn() >= pg_last_wal_receive_lsn() AND EXISTS (SELECT FROM pg_stat_wal_receiver)"
+        " THEN 0 ELSE extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp()) END"
+    ).label("age"),
 )
 _STANDBY_COMPARED: Final = select(_COMPARED.label("compared"))
 

@@ -21,6 +21,7 @@ from mailwright.domain.errors import ConfigurationInvalid, NotDurable
 from mailwright.domain.findings import Finding, Verdict
 from mailwright.ops.settings import Settings, load
 from mailwright.outbox.installation_values import store_value
+from mailwright.storage import replica
 from mailwright.storage.database import Database, ReplicaReader, Transaction
 from mailwright.storage.replica_state import ReplicaProblem
 from mailwright.storage.server_history import COMPARED
@@ -139,6 +140,22 @@ async def test_primary_is_read_while_the_replica_is_behind(
     wait.setattr("mailwright.storage.replica.WAIT_SECONDS", 20.0)
     assert await reads_replica(database)
     assert await touched(database) == 7
+
+
+async def test_replica_of_an_idle_primary_is_not_late(servers: Servers, url: str, opened: Open) -> None:
+    on_standby = opened(servers.url(url))
+
+    async def age() -> float:
+        async with on_standby.read() as tx:
+            [row] = await tx.execute(replica._STANDBY)
+        return float(row.age)
+
+    while await age():
+        pass
+    await servers.standby.command("SELECT pg_wal_replay_pause()")
+    await touch(opened(url), 7)
+    while not await age():
+        pass
 
 
 async def test_late_replica_is_left_alone_for_a_while(
