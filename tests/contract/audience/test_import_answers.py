@@ -104,10 +104,10 @@ def test_title_of_an_objection_is_recognised(title: str) -> None:
 @pytest.mark.parametrize(
     ("texts", "answer"),
     [
-        ("yes|Yes |да|ДА|sim|1|1.0|true|TRUE|x|X|х|y|✓|subscribed", YES),
-        ("no|No.|нет|não|NÃO|nao|0|false|n|unsubscribed", NO),
+        ("yes|Yes |Yes please|да|ДА|sim|1|1.0|true|TRUE|x|X|х|y|✓|subscribed", YES),
+        ("no|No.|No, thank you!|Nein danke|Don’t|Нет, спасибо|нет|não|NÃO|nao|0|false|n|unsubscribed", NO),
         ("|  ", EMPTY),
-        ("maybe|yes or no|2|2024-01-31|weekly|?|-", UNREADABLE),
+        ("maybe|yes or no|thanks|no data|2|2024-01-31|weekly|?|-", UNREADABLE),
     ],
 )
 def test_cells_are_read_as_answers(texts: str, answer: SubscriptionAnswer) -> None:

@@ -29,7 +29,13 @@ _NO: Final = frozenset([
     "no", "n", "false", "f", "0", "0.0", "off", "✗", "✘", "❌", "☐", "unchecked", "unsubscribed", "opted-out",
     "opt-out", "declined", "refused", "withdrawn", "never", "нет", "н", "отписан", "отписана", "ложь", "ні",
     "não", "nao", "falso", "recusado", "nein", "non", "faux", "nie", "ne", "nei", "nej", "nee", "hayır",
-    "hayir", "ei", "nem", "いいえ", "否", "아니요",
+    "hayir", "ei", "nem", "いいえ", "否", "아니요", "nope", "nah", "unsubscribe", "disagree", "disagreed", "don't",
+    "do not", "не",
+])  # fmt: skip
+# Words beside an answer that do not change it: "No, thanks", "Yes please".
+_POLITE: Final = frozenset([
+    "thanks", "thank", "you", "please", "sorry", "danke", "bitte", "obrigado", "obrigada", "gracias", "merci", "grazie",
+    "спасибо", "пожалуйста",
 ])  # fmt: skip
 
 
@@ -39,6 +45,8 @@ def read_answer(text: str, *, is_opt_out: bool = False) -> SubscriptionAnswer | 
     if not plain:
         return None if is_opt_out else SubscriptionAnswer.EMPTY
     plain = plain.replace("opted in", "opted-in").replace("opted out", "opted-out").replace("opt in", "opt-in")
+    words = plain.replace(",", " ").replace("’", "'").split()
+    plain = " ".join(word for word in words if word not in _POLITE)
     is_yes, is_no = plain in _YES, plain in _NO
     if not is_yes and not is_no:
         return SubscriptionAnswer.UNREADABLE
