@@ -76,7 +76,8 @@ async def list_entries(
 ) -> list[AuditEntry]:
     """List entries, newest first. If `tenant_id` is None, list the entries of all tenants.
 
-    `action` is an action such as `campaign.start`, or the beginning before the dot for all of them.
+    `actor` is a login, `console`, `api` for all API keys, or `api:` with the name of one. `action` is an action such as
+    `campaign.start`, or the beginning before the dot for all of them.
     """
     query = select(audit_log).where(audit_log.c.id < before)
     if tenant_id is not None:
@@ -84,7 +85,8 @@ async def list_entries(
     if subject is not None:
         query = query.where(audit_log.c.subject == subject)
     if actor is not None:
-        query = query.where(audit_log.c.actor == actor)
+        key = audit_log.c.actor.startswith(f"{actor}:", autoescape=True)
+        query = query.where(or_(audit_log.c.actor == actor, key))
     if action is not None:
         beginning = audit_log.c.action.startswith(f"{action}.", autoescape=True)
         query = query.where(or_(audit_log.c.action == action, beginning))
