@@ -6,6 +6,8 @@ cursor, execute, fetch, close), and these switches together take several times l
 
 import asyncio
 import os
+import sqlite3
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -21,6 +23,9 @@ from mailwright.storage.writer_lock import WriterLock
 
 # How long a transaction waits for a free connection.
 _POOL_SECONDS: Final = 30
+# How long and after what pauses a pragma is tried again if SQLite does not wait for the lock itself.
+_PRAGMA_SECONDS: Final = 2.0
+_PRAGMA_PAUSE_SECONDS: Final = 0.01
 
 T = TypeVar("T")
 
@@ -161,6 +166,20 @@ class _Pool:
         self._threads.shutdown(wait=False)
 
 
+def _set_pragma(connection: Any, pragma: str) -> None:
+    """Set a pragma. Of several processes that open a new file, SQLite lets only one change it and fails the others."""
+    began = time.monotonic()
+    while True:
+        try:
+            connection.execute(f"PRAGMA {pragma}")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() - began > _PRAGMA_SECONDS:
+                raise
+            time.sleep(_PRAGMA_PAUSE_SECONDS)
+        else:
+            return
+
+
 def _engine(url: URL, pragmas: Sequence[str], size: int, begin: str) -> Engine:
     engine = create_engine(
         url.set(drivername="sqlite+mailwright"),
@@ -175,7 +194,7 @@ def _engine(url: URL, pragmas: Sequence[str], size: int, begin: str) -> Engine:
         # Transactions are begun explicitly below; the driver must not begin its own.
         connection.isolation_level = None
         for pragma in pragmas:
-            connection.execute(f"PRAGMA {pragma}")
+            _set_pragma(connection, pragma)
 
     @event.listens_for(engine, "begin")
     def begin_transaction(connection: Connection) -> None:
