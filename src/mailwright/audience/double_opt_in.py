@@ -15,6 +15,7 @@ from mailwright.audience.confirmation_texts import text_for
 from mailwright.audience.contact_fields import normalize_email
 from mailwright.audience.form_submissions import FormSubmission, confirm_submission, store_submission
 from mailwright.audience.objections import has_objected
+from mailwright.audience.pending_requests import CONFIRMATION_PREFIX
 from mailwright.audience.tracking_consent import confirm_consent
 from mailwright.domain.clock import MINUTE, Clock, Instant
 from mailwright.domain.message import NewMessage
@@ -127,9 +128,11 @@ class DoubleOptIn:
     ) -> bool:
         """Confirm a pending subscription. Return whether the contact is now subscribed.
 
-        An old link does not undo a later unsubscribe. `with_consent`: the email with the link contained the wording of
-        the consent to tracking. The consent counts, unless a later request (anyone can make one) was without it.
-        `submission_id` names the submitted form that the link belongs to.
+        An old link does not undo a later no: an unsubscribe, a complaint, or a no in an imported file.
+
+        `with_consent`: the email with the link contained the wording of the consent to tracking. The consent counts,
+        unless a later request (anyone can make one) was without it. `submission_id` names the submitted form that the
+        link belongs to.
         """
         request, now = DoubleOptInRequest(tenant_id, normalize_email(email), list_key), self._clock.now()
         async with self._database.write() as tx:
@@ -172,7 +175,7 @@ class DoubleOptIn:
             tenant_id=request.tenant_id,
             to=request.email,
             subject=subject,
-            prefix=f"{SOURCE}-",
+            prefix=f"{CONFIRMATION_PREFIX}{request.list_key}-",
             now=now,
         )
 

@@ -16,6 +16,7 @@ from mailwright.audience.contact_fields import normalize_email
 from mailwright.audience.enrolments import SuppressedAddress
 from mailwright.audience.lists import GENERAL
 from mailwright.audience.objections import has_objected
+from mailwright.audience.pending_requests import end_pending
 from mailwright.audience.suppressions import ALL_MESSAGES
 from mailwright.domain.clock import DAY, SECOND, Clock, Instant
 from mailwright.domain.errors import NotFound
@@ -70,6 +71,9 @@ END_REASONS: Final = {
     SuppressionReason.COMPLAINT: "complaint",
     SuppressionReason.UNSUBSCRIBED: "unsubscribed",
 }
+
+# Decisions of the contact, which end requests to subscribe that they have not confirmed.
+_ENDS_REQUESTS: Final = (SuppressionReason.COMPLAINT, SuppressionReason.UNSUBSCRIBED)
 
 # The source of unsubscribes by visitors of a link. Any later unsubscribe from the same list replaces it, because only
 # the unsubscribe by a visit can be reverted; `sql/suppress.sql` uses the same value.
@@ -172,6 +176,7 @@ async def apply_facts(tx: Runner, facts: Sequence[StatusFact], now: Instant) -> 
         await tx.count(CHANGE_STATUS, facts=[_status_row(fact) for fact in statuses])
     first = _earliest(facts)
     await tx.count(SUPPRESS, facts=[_suppression_row(fact) for fact in first])
+    await end_pending(tx, [_unsubscribe_row(fact) for fact in facts if fact.reason in _ENDS_REQUESTS], now)
     if of_lists := [_unsubscribe_row(fact) for fact in first if fact.scope != ALL_MESSAGES]:
         await tx.count(UNSUBSCRIBE_FROM_LISTS, facts=of_lists)
     ended = [SuppressedAddress(*fact.contact, fact.scope, END_REASONS[fact.reason]) for fact in first]

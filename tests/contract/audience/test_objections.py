@@ -9,10 +9,16 @@ from mailwright.audience import lists
 from mailwright.audience.growth import AudienceGrowth, load_growth
 from mailwright.audience.importing.imports import Imports
 from mailwright.audience.legal_basis import LegalBasis, LegalBasisRecord
-from mailwright.audience.status import ContactStatusService, revert_visit, unsubscribe_visitor
+from mailwright.audience.status import (
+    ContactStatusService,
+    apply_facts,
+    revert_visit,
+    unsubscribe_fact,
+    unsubscribe_visitor,
+)
 from mailwright.domain.clock import DAY
 from mailwright.domain.unsubscribe_tokens import GENERAL
-from mailwright.storage.tables import contacts, suppressions
+from mailwright.storage.tables import contacts, deliveries, messages, suppressions
 from tests.builders import DEFAULT_TENANT, Bench
 from tests.campaigns import NEWS, join
 from tests.contract.audience.test_import_answers import (
@@ -156,3 +162,90 @@ async def test_asked_contact_who_never_joined_did_not_leave(bench: Bench, import
     await make_double_opt_in(bench).subscribe(DEFAULT_TENANT, ADA, NEWS, source="form")
     since = bench.clock.now() - DAY
     assert await load_growth(bench.database, DEFAULT_TENANT, since=since) == AudienceGrowth(0, 0, 0)
+
+
+async def confirmation_statuses(bench: Bench) -> list[str]:
+    """Return the statuses of the confirmation emails."""
+    query = select(deliveries.c.status).join_from(deliveries, messages, messages.c.id == deliveries.c.message_key)
+    async with bench.database.read() as tx:
+        rows = await tx.execute(query.where(messages.c.subject.contains("onfirm")).order_by(messages.c.id))
+    return [row.status for row in rows]
+
+
+async def say_no(bench: Bench, imports: Imports, says_no: Path, how: str) -> None:
+    statuses = ContactStatusService(bench.database, bench.clock)
+    match how:
+        case "file":
+            await import_(imports, says_no, is_confirmed=True)
+        case "file without a list":
+            await import_(imports, says_no, list_key=None, is_confirmed=True)
+        case "unsubscribe":
+            await statuses.unsubscribe_by_link(DEFAULT_TENANT, ADA, NEWS, source="link")
+        case "general unsubscribe":
+            await statuses.unsubscribe_by_link(DEFAULT_TENANT, ADA, GENERAL, source="link")
+        case "complaint":
+            await statuses.complain(DEFAULT_TENANT, ADA, source="report")
+
+
+@pytest.mark.parametrize("how", ["file", "file without a list", "unsubscribe", "general unsubscribe", "complaint"])
+async def test_no_ends_an_unconfirmed_request(bench: Bench, imports: Imports, says_no: Path, how: str) -> None:
+    double_opt_in = make_double_opt_in(bench)
+    await lists.edit(bench.database, bench.clock, DEFAULT_TENANT, NEWS, requires_confirmation=True, actor="ada")
+    assert await double_opt_in.subscribe(DEFAULT_TENANT, ADA, NEWS, source="form")
+    bench.clock.advance(DAY)
+    await say_no(bench, imports, says_no, how)
+    assert await confirmation_statuses(bench) == ["CANCELLED"]
+    assert not await double_opt_in.confirm(DEFAULT_TENANT, ADA, NEWS)
+    await join(bench.database, [BOB])
+    assert await recipients(bench, lists=[NEWS], name="news") == [BOB]
+
+
+async def test_no_in_a_later_file_ends_the_earlier_question(
+    bench: Bench, imports: Imports, says_no: Path, says_yes: Path
+) -> None:
+    await lists.edit(bench.database, bench.clock, DEFAULT_TENANT, NEWS, requires_confirmation=True, actor="ada")
+    for path in (says_no, says_yes, says_no):
+        _, remarks = await import_(imports, path, asks=True)
+        bench.clock.advance(DAY)
+    assert remarks[ADA].startswith("can no longer confirm with an earlier email")
+    assert await confirmation_statuses(bench) == ["CANCELLED"]
+    assert not await make_double_opt_in(bench).confirm(DEFAULT_TENANT, ADA, NEWS)
+
+
+async def test_request_after_a_no_starts_again(bench: Bench, imports: Imports, says_no: Path) -> None:
+    double_opt_in = make_double_opt_in(bench)
+    await double_opt_in.subscribe(DEFAULT_TENANT, ADA, CLUB, source="form")
+    await lists.edit(bench.database, bench.clock, DEFAULT_TENANT, CLUB, requires_confirmation=True, actor="ada")
+    for at in range(2):
+        await import_(imports, says_no, list_key=CLUB, is_confirmed=True)
+        bench.clock.advance(1)
+        await double_opt_in.subscribe(DEFAULT_TENANT, ADA, CLUB, source="form")
+        assert len(await confirmation_statuses(bench)) == at + 1
+    assert await confirmation_statuses(bench) == ["CANCELLED", "PENDING"]
+    assert await double_opt_in.confirm(DEFAULT_TENANT, ADA, CLUB)
+
+
+async def test_unsubscribe_that_is_older_than_the_request_ends_nothing(bench: Bench, imports: Imports) -> None:
+    double_opt_in, now = make_double_opt_in(bench), bench.clock.now()
+    await lists.edit(bench.database, bench.clock, DEFAULT_TENANT, NEWS, requires_confirmation=True, actor="ada")
+    bench.clock.advance(DAY)
+    await double_opt_in.subscribe(DEFAULT_TENANT, ADA, NEWS, source="form")
+    fact = unsubscribe_fact(DEFAULT_TENANT, ADA, NEWS, source="report", at=now)
+    async with bench.database.write() as tx:
+        await apply_facts(tx, [fact], bench.clock.now())
+    assert await double_opt_in.confirm(DEFAULT_TENANT, ADA, NEWS)
+
+
+async def test_yes_after_a_question_counts_as_changed(bench: Bench, imports: Imports, says_yes: Path) -> None:
+    await lists.edit(bench.database, bench.clock, DEFAULT_TENANT, NEWS, requires_confirmation=True, actor="ada")
+    await import_(imports, says_yes, asks=True)
+    done, _ = await import_(imports, says_yes, is_confirmed=True)
+    assert (done.changed, done.unchanged, done.subscribed) == (1, 0, 1)
+
+
+async def test_kept_subscription_is_described_without_contradiction(
+    bench: Bench, imports: Imports, says_no: Path
+) -> None:
+    await join(bench.database, [ADA])
+    _, remarks = await import_(imports, says_no, keeps_subscriptions=True)
+    assert remarks[ADA] == "stays subscribed, as chosen for this import; the file says Newsletter?: no"

@@ -34,9 +34,10 @@ from mailwright.audience.importing.plan import (
 from mailwright.audience.importing.records import Record, RecordReader
 from mailwright.audience.importing.repeats import MAX_COMPARED
 from mailwright.audience.importing.report import ImportReport, ReportLine, format_report_lines
-from mailwright.audience.importing.rows import ContactRow, RowReader
+from mailwright.audience.importing.rows import ContactRow, RowReader, despite_file
 from mailwright.audience.importing.store import (
     ANSWER_COUNTS,
+    KEPT,
     REPEATED,
     ContactValues,
     ImportTarget,
@@ -423,7 +424,9 @@ def _final_line(line: ReportLine, results: dict[str, RowResult]) -> ReportLine:
     outcome, why = result
     if outcome is RowOutcome.REFUSED:
         return number, email, outcome, why
-    return (number, email, outcome, _join(why, remark)) if read is RowOutcome.ADDED else line
+    if read is not RowOutcome.ADDED:
+        return line
+    return number, email, outcome, _join(why, despite_file(remark) if why == KEPT else remark)
 
 
 def _join(*remarks: str) -> str:

@@ -177,11 +177,18 @@ class RowReader:
         )
 
 
+_BECAUSE_OF_FILE: Final = "not subscribed, because the file says"
 _NOT_SUBSCRIBED: Final = {
-    SubscriptionAnswer.NO: "not subscribed, because the file says {proof}",
+    SubscriptionAnswer.NO: f"{_BECAUSE_OF_FILE} {{proof}}",
     SubscriptionAnswer.EMPTY: "not subscribed by this row, because {title} is empty",
     SubscriptionAnswer.UNREADABLE: "not subscribed by this row, because {proof} is neither yes nor no",
 }
+
+
+def despite_file(remark: str) -> str:
+    """Return the remark of a row whose contact stays subscribed although the file says no."""
+    return remark.replace(_BECAUSE_OF_FILE, "the file says")
+
 
 # The parser of each optional field, and the description of a valid value.
 _OPTIONAL: Final[Mapping[str, tuple[Callable[[str], str | None], str]]] = {

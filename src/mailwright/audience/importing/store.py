@@ -85,6 +85,8 @@ DELETED: Final = "the contact was deleted and stays deleted"
 ENDED: Final = "unsubscribed from the list"
 ENDED_ALL: Final = "unsubscribed from all bulk email"
 KEPT: Final = "stays subscribed, as chosen for this import"
+KEPT_PENDING: Final = "may still confirm, as chosen for this import"
+NO_LONGER_ASKED: Final = "can no longer confirm with an earlier email"
 SAID_NO: Final = "said no before ({proof}); stays unsubscribed"
 SAID_NO_ELSEWHERE: Final = "not subscribed, because they said no to the list {list_key} before ({proof})"
 ASKED: Final = "gets a confirmation email"
@@ -320,7 +322,8 @@ async def _update_known(
             changes.append(change)
         said_no = _earlier_no(row, contact, objections.get(row.email, ()), target)
         wants = _wants_subscription(contact) and said_no is None
-        is_subscribed = target.list_key is not None and not row.listed and wants
+        becomes_subscribed = not row.listed or (row.listed == PENDING and target.is_confirmed)
+        is_subscribed = target.list_key is not None and becomes_subscribed and wants
         is_new = change is not None or is_subscribed or not tags.get(row.id, set()).issuperset(contact.tags)
         is_new = is_new or (target.legal_basis is not None and wants and row.legal_basis != target.legal_basis.basis)
         remark = _remark(row.status, row.listed) if said_no is None else said_no
@@ -328,11 +331,13 @@ async def _update_known(
         is_on_list = row.listed in (SUBSCRIBED, PENDING)
         if said_no is not None and contact.answer is SubscriptionAnswer.YES and target.asks:
             asked_again.add(row.email)
-        elif said_no is not None or row.listed == UNSUBSCRIBED or (row.listed == SUBSCRIBED and not says_no):
-            settled.add(row.email)
         elif says_no and is_on_list and _keeps_subscription(row, target):
             settled.add(row.email)
-            remark = KEPT
+            remark = KEPT if row.listed == SUBSCRIBED else KEPT_PENDING
+        elif says_no and row.is_asked:
+            is_new, remark = True, NO_LONGER_ASKED
+        elif said_no is not None or row.listed == UNSUBSCRIBED or (row.listed == SUBSCRIBED and not says_no):
+            settled.add(row.email)
         elif says_no:
             is_new, remark = True, ENDED if is_on_list else remark
         results[row.email] = (RowOutcome.CHANGED if is_new else RowOutcome.UNCHANGED, remark)

@@ -7,7 +7,11 @@ SELECT c.id, c.email, c.name, c.locale, c.timezone, c.attributes, c.status, c.de
   ) AS listed,
   (
     SELECT s.source FROM subscriptions AS s WHERE s.contact_key = c.id AND s.list_key = CAST(:list_key AS text)
-  ) AS listed_by
+  ) AS listed_by,
+  EXISTS (
+    SELECT 1 FROM subscriptions AS s
+    WHERE s.contact_key = c.id AND s.is_pending AND s.list_key = COALESCE(CAST(:list_key AS text), s.list_key)
+  ) AS is_asked
 FROM rows(:contacts: contact_id text, email text) AS p
 CROSS JOIN contacts AS c
 -- One lookup per row: without statistics of a young table, the planner would compare all rows with all rows.
