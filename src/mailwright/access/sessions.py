@@ -16,7 +16,7 @@ from mailwright.access.users import User, has_passkey
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Clock, Instant
 from mailwright.domain.errors import NotDurable, NotFound, NotPossibleNow
 from mailwright.outbox.audit_log import record
-from mailwright.storage.database import Database
+from mailwright.storage.database import PROMPT_SECONDS, Database
 from mailwright.storage.tables import sessions, tenants, users
 
 # A session ends after this time without a request, and after a week in any case.
@@ -211,7 +211,7 @@ class Sessions:
                 u.disabled_at.is_(None),
             )
         )
-        async with self._database.read() as tx:
+        async with self._database.read(within=PROMPT_SECONDS) as tx:
             rows = await tx.execute(query)
         if not rows:
             return None

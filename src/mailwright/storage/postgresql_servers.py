@@ -16,7 +16,7 @@ from mailwright.storage.postgresql_connection import DriverConnection, PooledCon
 from mailwright.storage.postgresql_url import Server, servers_of
 
 # A server that does not respond for this long is left for the next one.
-CONNECT_SECONDS: Final = 5
+CONNECT_SECONDS: Final = 4
 _NEXT_HOST_SECONDS: Final = 2
 # The wait for a vanished server, which sends no end of the connection: 3 s without a byte, then a probe per second.
 # macOS and Windows lack some of these options.

@@ -1,26 +1,29 @@
 """Stream live snapshots of campaigns and page fragments to browsers as server-sent events.
 
 All listeners of one topic share one database query per second. A new listener gets only a snapshot taken after it
-connected, because an older one would briefly undo a change that its page already shows.
+connected, because an older one would briefly undo a change that its page already shows. While the database does not
+respond, listeners get an event that says so, because what their page shows may be outdated.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from mailwright.actions.campaigns import progress_response
-from mailwright.domain.clock import Clock
+from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotDurable
 from mailwright.ops.logs import logger
 from mailwright.outbox.limits import DefaultLimits
 from mailwright.sources.campaigns.queue_progress import queue_progress
-from mailwright.storage.database import Database
+from mailwright.storage.database import PROMPT_SECONDS, Database
 
 POLL_SECONDS: Final = 1.0
 # Time between keep-alive comments, shorter than the idle timeout of any common proxy.
 HEARTBEAT_SECONDS: Final = 15.0
 HEARTBEAT: Final = b": still here\n\n"
+# Sent once when the database stops responding. The next snapshot shows that it responds again.
+UNAVAILABLE: Final = b"event: unavailable\ndata: database\n\n"
 # The delay before a browser reconnects, in milliseconds.
 GREETING: Final = b"retry: 2000\n\n"
 
@@ -36,14 +39,19 @@ T = TypeVar("T")
 class LiveTiming:
     poll_seconds: float = POLL_SECONDS
     heartbeat_seconds: float = HEARTBEAT_SECONDS
+    prompt_seconds: float = PROMPT_SECONDS
 
 
 @dataclass(slots=True)
 class Snapshot:
-    """The latest data of a topic, or None if the database was unreachable, and the event loop time of the query."""
+    """The latest data of a topic, or None if the database did not respond, and the event loop time of the query."""
 
     taken_at: float
     data: bytes | None
+
+
+class _AccessLost(Exception):
+    """The listener has lost its permission."""
 
 
 class LiveUpdates:
@@ -90,16 +98,38 @@ class LiveUpdates:
         last_sent = b""
         yield GREETING
         while not self._is_closed.is_set():
-            data = await self._shielded(self._snapshot(topic, query, connected_at))
-            if not await self._shielded(is_allowed()):
+            reading = self._start(self._read(topic, query, is_allowed, connected_at))
+            is_late = not (await asyncio.wait([reading], timeout=self._timing.prompt_seconds))[0]
+            if is_late and last_sent != UNAVAILABLE:
+                yield UNAVAILABLE
+                last_sent, sent_at = UNAVAILABLE, self._time()
+            try:
+                data = await asyncio.shield(reading)
+            except _AccessLost:
                 return
-            if data is not None and data != last_sent:
-                yield b"id: %d\nevent: %s\ndata: %s\n\n" % (self._clock.now(), event.encode(), data)
+            if data != last_sent:
+                yield data if data == UNAVAILABLE else _event(self._clock.now(), event, data)
                 last_sent, sent_at = data, self._time()
             elif self._time() - sent_at >= self._timing.heartbeat_seconds:
                 yield HEARTBEAT
                 sent_at = self._time()
             await self._wait()
+
+    async def _read(
+        self,
+        topic: Hashable,
+        query: Callable[[], Awaitable[bytes]],
+        is_allowed: Callable[[], Awaitable[bool]],
+        since: float,
+    ) -> bytes:
+        """Return the topic's data, or `UNAVAILABLE`, which needs no permission."""
+        try:
+            data = await self._snapshot(topic, query, since)
+            if data is not None and not await is_allowed():
+                raise _AccessLost
+        except NotDurable:
+            return UNAVAILABLE
+        return UNAVAILABLE if data is None else data
 
     async def _snapshot(self, topic: Hashable, query: Callable[[], Awaitable[bytes]], since: float) -> bytes | None:
         """Return the topic's data as of `since` or later, or None while the database is unreachable."""
@@ -119,15 +149,15 @@ class LiveUpdates:
             log.warning("live_query_failed", reason=str(error))
             return None
 
-    async def _shielded(self, query: Awaitable[T]) -> T:
-        """Run a query to its end even if the listener disconnects.
+    def _start(self, query: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Start a query, which runs to its end even if the listener disconnects.
 
         A cancelled query loses its database connection; a few of those would exhaust the pool.
         """
-        task = asyncio.ensure_future(query)
+        task = asyncio.create_task(query)
         self._queries.add(task)
         task.add_done_callback(self._queries.discard)
-        return await asyncio.shield(task)
+        return task
 
     async def _wait(self) -> None:
         try:
@@ -139,3 +169,7 @@ class LiveUpdates:
     @staticmethod
     def _time() -> float:
         return asyncio.get_running_loop().time()
+
+
+def _event(now: Instant, name: str, data: bytes) -> bytes:
+    return b"id: %d\nevent: %s\ndata: %s\n\n" % (now, name.encode(), data)

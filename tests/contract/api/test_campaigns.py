@@ -4,8 +4,9 @@ import asyncio
 import csv
 import io
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import aclosing
+from itertools import count as numbers
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from mailwright.domain.clock import DAY, HOUR, ManualClock, isoformat
 from mailwright.domain.errors import NotDurable
 from mailwright.domain.ids import uuid7
 from mailwright.web import live
-from mailwright.web.live import GREETING, HEARTBEAT, LiveTiming, LiveUpdates
+from mailwright.web.live import GREETING, HEARTBEAT, UNAVAILABLE, LiveTiming, LiveUpdates
 from tests.api import Api, an_api
 from tests.builders import DEFAULT_TENANT, REFUSAL, UNKNOWN, Bench, a_bench
 from tests.campaigns import BODY, NEWS, OPERATOR, a_definition, a_list, address_of, join
@@ -490,7 +491,7 @@ async def always() -> bool:
 
 async def test_listeners_share_one_query_and_get_every_change(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = counted(monkeypatch)
-    told = LiveUpdates(api.engine.database, api.engine.clock, LiveTiming(poll_seconds=0.05))
+    told = LiveUpdates(api.engine.database, api.engine.clock, LiveTiming(poll_seconds=0.05, prompt_seconds=600))
     await readers(api, 1)
     campaign_id = await created(api)
     streams = [told.campaign_progress(DEFAULT_TENANT, api.engine.defaults, always) for _ in range(20)]
@@ -509,7 +510,7 @@ async def test_listeners_share_one_query_and_get_every_change(api: Api, monkeypa
 
 
 async def test_new_listener_gets_only_fresh_snapshots(api: Api) -> None:
-    told = LiveUpdates(api.engine.database, api.engine.clock, LiveTiming(poll_seconds=60))
+    told = LiveUpdates(api.engine.database, api.engine.clock, LiveTiming(poll_seconds=60, prompt_seconds=600))
     await readers(api, 1)
     campaign_id = await created(api)
     async with aclosing(told.campaign_progress(DEFAULT_TENANT, api.engine.defaults, always)) as before:  # type: ignore[type-var]
@@ -521,16 +522,55 @@ async def test_new_listener_gets_only_fresh_snapshots(api: Api) -> None:
             assert read(await anext(after))["active_campaign"]["id"] == campaign_id
 
 
-async def test_idle_stream_sends_heartbeats_and_survives_outage(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    looks = counted(monkeypatch, fails_after=1)
-    told = LiveUpdates(api.engine.database, api.engine.clock, LiveTiming(poll_seconds=0.01, heartbeat_seconds=0.02))
+async def test_idle_stream_sends_heartbeats(api: Api) -> None:
+    told = LiveUpdates(
+        api.engine.database, api.engine.clock, LiveTiming(0.01, heartbeat_seconds=0.02, prompt_seconds=600)
+    )
     async with aclosing(told.campaign_progress(DEFAULT_TENANT, api.engine.defaults, always)) as stream:  # type: ignore[type-var]
         assert [await anext(stream) for _ in range(4)][2:] == [HEARTBEAT, HEARTBEAT]
-    assert len(looks) > 1
+
+
+@pytest.mark.parametrize("part", ["query", "permission"])
+async def test_stream_says_that_the_database_does_not_respond(
+    api: Api, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    """It says so once, survives, and sends the same snapshot again when the database responds."""
+    if part == "query":
+        counted(monkeypatch, fails={1, 2})
+    checks = numbers()
+
+    async def is_welcome() -> bool:
+        if part == "permission" and next(checks) in (1, 2):
+            raise NotDurable
+        return True
+
+    told = LiveUpdates(
+        api.engine.database, api.engine.clock, LiveTiming(0.01, heartbeat_seconds=60, prompt_seconds=600)
+    )
+    async with aclosing(told.campaign_progress(DEFAULT_TENANT, api.engine.defaults, is_welcome)) as stream:  # type: ignore[type-var]
+        _, before, unavailable, after = [await anext(stream) for _ in range(4)]
+    assert unavailable == UNAVAILABLE
+    assert read(after) == read(before)
+
+
+async def test_stream_does_not_wait_for_a_stalled_database(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    responds = asyncio.Event()
+    really: Callable[..., Awaitable[Any]] = live.queue_progress
+
+    async def stall(*arguments: Any, **options: Any) -> Any:
+        await responds.wait()
+        return await really(*arguments, **options)
+
+    monkeypatch.setattr(live, "queue_progress", stall)
+    told = LiveUpdates(api.engine.database, api.engine.clock, LiveTiming(prompt_seconds=0.01))
+    async with aclosing(told.campaign_progress(DEFAULT_TENANT, api.engine.defaults, always)) as stream:  # type: ignore[type-var]
+        assert [await anext(stream) for _ in range(2)] == [GREETING, UNAVAILABLE]
+        responds.set()
+        assert read(await anext(stream))["active_campaign"] is None
 
 
 async def test_revoked_key_ends_the_stream(api: Api) -> None:
-    told = LiveUpdates(api.engine.database, api.engine.clock, LiveTiming(poll_seconds=0.01))
+    told = LiveUpdates(api.engine.database, api.engine.clock, LiveTiming(poll_seconds=0.01, prompt_seconds=600))
     welcome = [True, True, False]
 
     async def is_welcome() -> bool:
@@ -540,14 +580,14 @@ async def test_revoked_key_ends_the_stream(api: Api) -> None:
     assert (heard[0], len(heard)) == (GREETING, 2)
 
 
-def counted(monkeypatch: pytest.MonkeyPatch, fails_after: int = 2**31) -> list[int]:
-    """Record every query, and fail after a number of them."""
+def counted(monkeypatch: pytest.MonkeyPatch, fails: Collection[int] = ()) -> list[int]:
+    """Record every query. Those with the given numbers fail."""
     looks: list[int] = []
     really: Callable[..., Awaitable[Any]] = live.queue_progress
 
     async def poll(*arguments: Any, **options: Any) -> Any:
         looks.append(len(looks))
-        if len(looks) > fails_after:
+        if looks[-1] in fails:
             raise NotDurable
         return await really(*arguments, **options)
 

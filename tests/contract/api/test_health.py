@@ -13,6 +13,7 @@ import pytest
 import uvicorn
 
 from mailwright import __version__
+from mailwright.access.roles import Role
 from mailwright.app.schema import prepare
 from mailwright.checks.health import check_health
 from mailwright.domain.clock import MINUTE, ManualClock
@@ -28,6 +29,7 @@ from tests.api import Api, a_request, an_api, an_engine, client_of, socket_clien
 from tests.builders import a_message
 from tests.conftest import DatabaseAddress
 from tests.engines import PostgresServer, Valkey
+from tests.pages import PASSWORD, a_visit
 from tests.schema_versions import MOTTO, add_revisions
 from tests.standins.stalling_proxy import stalling_proxy
 
@@ -294,6 +296,29 @@ async def test_frozen_server_refuses_every_waiting_accept_soon(
                 proxy.flows.set()
                 clock.advance(MINUTE)
                 await api.send()
+            await database.close()
+    await postgres_server.drop(url)
+
+
+async def test_pages_of_a_frozen_server_say_so_soon(
+    postgres_server: PostgresServer, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = await postgres_server.create()
+    with tempfile.TemporaryDirectory() as folder:
+        async with stalling_proxy(url, Path(folder)) as (proxied, proxy):
+            database = Database(proxied)
+            async with an_api(database, clock) as api:
+                await api.engine.users.create("ada", PASSWORD, Role.ADMIN, actor="test")
+                async with a_visit(api.app) as ada:
+                    monkeypatch.setattr("mailwright.access.sessions.PROMPT_SECONDS", 0.2)
+                    monkeypatch.setattr("mailwright.storage.postgresql_servers.CONNECT_SECONDS", 1.0)
+                    proxy.flows.clear()
+                    async with asyncio.timeout(30):  # Without a limit, a statement waits for 60 seconds.
+                        answers = [await ada.client.get(path) for path in ("/", "/settings/health")]
+                    proxy.flows.set()
+                for answer in answers:
+                    assert answer.status_code == 503
+                    assert "The database is not reachable" in answer.text
             await database.close()
     await postgres_server.drop(url)
 

@@ -360,3 +360,15 @@ async def test_metrics_export_the_findings(bench: Bench) -> None:
     assert await watch.findings() is first
     bench.clock.advance(FRESH)
     assert await watch.findings() is not first
+
+
+async def test_new_cause_is_shown_within_five_seconds(bench: Bench) -> None:
+    """An open page asks every second, so a result may be used for four."""
+    watch = HealthWatch(bench.engine.settings, bench.database, bench.clock)
+    before = await watch.findings()
+    hold = SendingHold(HoldReason.FAILED_OVER, bench.clock.now(), "Another server took over.")
+    assert await hold_sending(bench.database, hold)
+    bench.clock.advance(4 * SECOND)
+    [found] = [each for each in await watch.findings() if each.name == "sending"]
+    assert (found.verdict, found.since) == (Verdict.PROBLEM, hold.since)
+    assert "sending" not in {each.name for each in before}

@@ -11,10 +11,11 @@ function isInUse(element) {
   );
 }
 
-// A rejected stream does not reconnect. Reload if the session has ended, which shows the sign-in page.
-async function reloadIfSignedOut() {
+// Reload if the session has ended, which shows the sign-in page. Return whether the page may still be seen.
+async function mayListen() {
   const response = await fetch(location.href, { redirect: "manual" }).catch(() => null);
   if (response?.type === "opaqueredirect") location.reload();
+  return !response || response.ok || response.status >= 500;
 }
 
 // The flash message of an action ("Campaign paused.") is removed when the status that it describes changes.
@@ -38,26 +39,32 @@ function update(id, html) {
   element.dispatchEvent(new Event("liveupdate", { bubbles: true }));
 }
 
-const STATES = { live: t("live"), lost: t("connection lost") };
+const STATES = { live: t("live"), lost: t("connection lost"), outdated: t("database does not respond") };
 
 function showState(section, state) {
   section.dataset.state = state;
   for (const element of section.querySelectorAll(".live-indicator")) element.textContent = STATES[state];
 }
 
-for (const section of document.querySelectorAll("[data-live]")) {
+const RECONNECT_MS = 2000;
+
+function listen(section) {
   const source = new EventSource(section.dataset.live);
   source.addEventListener("parts", (event) => {
     showState(section, "live");
     for (const [id, html] of Object.entries(JSON.parse(event.data))) update(id, html);
   });
   source.addEventListener("open", () => showState(section, "live"));
-  source.addEventListener("error", () => {
+  source.addEventListener("unavailable", () => showState(section, "outdated"));
+  source.addEventListener("error", async () => {
     showState(section, "lost");
-    if (source.readyState === EventSource.CLOSED) reloadIfSignedOut();
+    // A browser reconnects by itself, unless the server refused the stream.
+    if (source.readyState === EventSource.CLOSED && (await mayListen())) setTimeout(listen, RECONNECT_MS, section);
   });
   addEventListener("pagehide", () => source.close());
 }
+
+document.querySelectorAll("[data-live]").forEach(listen);
 
 setInterval(() => {
   for (const [id, html] of [...pending]) update(id, html);
