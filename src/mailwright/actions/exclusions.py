@@ -9,6 +9,7 @@ from pydantic import Field
 from mailwright.audience.csv_cells import csv_parts
 from mailwright.audience.eligibility import Exclusion
 from mailwright.audience.exclusions import ExcludedContact
+from mailwright.audience.objections import proof_in
 from mailwright.audience.suppressions import scope_text
 from mailwright.domain.translation import lazy_gettext
 from mailwright.schemas.base import ResponseModel
@@ -70,7 +71,9 @@ def excluded_contact_response(contact: ExcludedContact) -> ExcludedContactRespon
 def exclusion_text(contact: ExcludedContact) -> str:
     """Explain why a contact is excluded: `suppressed for all email since 2027-01-15: complaint`."""
     entry = contact.suppression
-    if entry is None:
+    if entry is not None and (proof := proof_in(entry.source)):
+        return lazy_gettext("said no in an imported file ({proof})", proof=proof)
+    if entry is None or contact.reason is Exclusion.UNSUBSCRIBED:
         return EXCLUSION_TEXT[contact.reason]
     day = datetime.fromtimestamp(entry.created_at // 1000, UTC).date()
     return lazy_gettext(

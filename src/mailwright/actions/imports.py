@@ -122,7 +122,7 @@ class ImportListResponse(ResponseModel):
     imports: list[ImportResponse]
 
 
-class UnreadableAnswerResponse(ResponseModel):
+class ImportRemarkResponse(ResponseModel):
     line: int
     email: str
     remark: str
@@ -145,8 +145,16 @@ class ImportPreviewResponse(ResponseModel):
         Field(description="Answers to the newsletter, if a column has them. Only `yes` subscribes."),
     ]
     first_unreadable: Annotated[
-        list[UnreadableAnswerResponse], Field(description="The first rows whose answer is neither yes nor no.")
+        list[ImportRemarkResponse], Field(description="The first rows whose answer is neither yes nor no.")
     ]
+    blocked: Annotated[
+        int,
+        Field(
+            description="Addresses among the checked rows that the import does not subscribe although the file agrees, "
+            "for example because they unsubscribed."
+        ),
+    ]
+    first_blocked: Annotated[list[ImportRemarkResponse], Field(description="The first of them, with the reasons.")]
 
 
 class ImportPersonResponse(ResponseModel):
@@ -230,8 +238,11 @@ def import_preview_response(found: ImportPreview) -> ImportPreviewResponse:
         first_refused=[_preview_row(line, row) for line, row in found.first_refused],
         answers=dict(found.answers),
         first_unreadable=[
-            UnreadableAnswerResponse(line=line, email=row.email, remark=row.remark)
-            for line, row in found.first_unreadable
+            ImportRemarkResponse(line=line, email=row.email, remark=row.remark) for line, row in found.first_unreadable
+        ],
+        blocked=len(found.blocked),
+        first_blocked=[
+            ImportRemarkResponse(line=line, email=email, remark=why) for line, email, why in found.first_blocked
         ],
     )
 

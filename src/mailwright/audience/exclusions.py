@@ -36,7 +36,7 @@ class ExcludedContact:
     key: int
     email: str
     reason: Exclusion
-    suppression: Suppression | None = None  # the entry that excludes the contact, if the reason is SUPPRESSED
+    suppression: Suppression | None = None  # the entry that excludes the contact, if an unsubscribe or one does
 
 
 async def count_excluded(tx: Transaction, named: NamedAudience, now: Instant) -> dict[Exclusion, int]:
@@ -75,7 +75,7 @@ async def list_excluded(
         .order_by(contacts.c.id)
         .limit(limit)
     )
-    suppressed = [row.email for row in rows if row.reason == Exclusion.SUPPRESSED]
+    suppressed = [row.email for row in rows if row.reason in (Exclusion.SUPPRESSED, Exclusion.UNSUBSCRIBED)]
     of_any_list = not named.lists or GENERAL in named.lists
     scopes = None if of_any_list else [*EVERY_CAMPAIGN, *named.lists]
     entries = await find_for(tx, named.tenant_id, suppressed, scopes)

@@ -29,11 +29,16 @@ class Objection:
     @property
     def proof(self) -> str:
         """Return the file, line, column and answer."""
-        return self.source.partition(" (")[2].removesuffix(")")
+        return proof_in(self.source)
 
     def applies_to(self, list_key: str | None) -> bool:
         """Whether the objection ends email of this list. `None` stands for all bulk email."""
         return self.list_key in (GENERAL, list_key or GENERAL)
+
+
+def proof_in(source: str) -> str:
+    """Return the file, line, column and answer that a source names, or an empty string if it is no such import."""
+    return source.partition(" (")[2].removesuffix(")") if source.startswith(IMPORT_SOURCE) else ""
 
 
 async def find_objections(tx: Runner, tenant_id: int, emails: Iterable[str]) -> dict[str, list[Objection]]:

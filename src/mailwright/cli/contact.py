@@ -19,7 +19,7 @@ from mailwright.actions.contacts import (
 from mailwright.actions.messages import rendered_subjects, status_badge
 from mailwright.audience import contacts, personal_data
 from mailwright.audience.contact_fields import as_text
-from mailwright.audience.contacts import Contact, ContactDetails
+from mailwright.audience.contacts import Contact, ContactDetails, Membership
 from mailwright.audience.legal_basis import NO_BASIS, LegalBasis, legal_basis_record
 from mailwright.audience.personal_data import ContactHistoryEntry
 from mailwright.audience.snooze import MAX_DAYS
@@ -67,8 +67,8 @@ def show(email: Email, tenant: Tenant = tenants.DEFAULT, as_json: Json = False) 
     if found.tags:
         out.print(f"Tags: {', '.join(found.tags)}", markup=False)
     print_rows(
-        ("List!", "Subscribed ({zone})!", "Unsubscribed ({zone})!"),
-        ((each.list_key, clock_time(each.subscribed_at), clock_time(each.unsubscribed_at)) for each in found.lists),
+        ("List!", "Status!", "Subscribed ({zone})!", "Unsubscribed ({zone})!"),
+        (_membership(each) for each in found.lists),
         nothing="Not subscribed to any list.",
     )
     print_rows(
@@ -91,6 +91,15 @@ def show(email: Email, tenant: Tenant = tenants.DEFAULT, as_json: Json = False) 
         ),
         nothing="No messages to this address yet.",
     )
+
+
+def _membership(each: Membership) -> tuple[str, str, str, str]:
+    """Return the row of a list. The time of a pending subscription is when the contact was asked."""
+    since = clock_time(each.subscribed_at)
+    if each.is_pending:
+        return each.list_key, f"asked {since}; not confirmed" if since else "not confirmed", "", ""
+    status = "subscribed" if each.unsubscribed_at is None else "unsubscribed"
+    return each.list_key, status, since, clock_time(each.unsubscribed_at)
 
 
 @app.command()

@@ -13,6 +13,7 @@ from mailwright.actions.imports import (
     ImportColumnResponse,
     ImportPreviewResponse,
     ImportQuery,
+    ImportRemarkResponse,
     ImportResponse,
     import_preview_response,
     import_response,
@@ -310,7 +311,15 @@ def _show_preview(seen: ImportPreviewResponse, *, as_json: bool) -> None:
     if seen.answers:
         out.print(f"{answers_text(seen.answers)}.", markup=False, soft_wrap=True)
         for each in seen.first_unreadable:
-            out.print(f"  line {each.line}: {each.email} {each.remark}", markup=False, soft_wrap=True)
+            _print_remark(each)
+    if seen.blocked:
+        out.print(f"{seen.blocked} who agreed are not subscribed:", markup=False)
+        for each in seen.first_blocked:
+            _print_remark(each)
+
+
+def _print_remark(each: ImportRemarkResponse) -> None:
+    out.print(f"  line {each.line}: {each.email} {each.remark}", markup=False, soft_wrap=True)
 
 
 def _imported_as(column: ImportColumnResponse) -> str:

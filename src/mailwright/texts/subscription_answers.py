@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from mailwright.audience.importing.imports import Import
+from mailwright.audience.importing.plan import ImportPreview
 from mailwright.audience.importing.subscription_answers import SubscriptionAnswer
 from mailwright.domain.translation import gettext, lazy_gettext, number_text
 
@@ -13,6 +14,23 @@ ANSWER_LABELS: Final = {
     SubscriptionAnswer.EMPTY: lazy_gettext("Not subscribed: no answer"),
     SubscriptionAnswer.UNREADABLE: lazy_gettext("Not subscribed: ask them"),
 }
+
+
+BLOCKED_LABEL: Final = lazy_gettext("Not subscribed: unsubscribed or suppressed before")
+
+
+def preview_figures(seen: ImportPreview) -> Iterator[tuple[str, int, str]]:
+    """Return what an import would do with the contacts who answered: label, number and tone."""
+    for answer, label in ANSWER_LABELS.items():
+        number = seen.answers.get(answer, 0)
+        match answer:
+            case SubscriptionAnswer.YES:
+                yield label, len(seen.wants) - len(seen.blocked), "good"
+                yield BLOCKED_LABEL, len(seen.blocked), ""
+            case SubscriptionAnswer.UNREADABLE:
+                yield label, number, "bad" if number else ""
+            case _:
+                yield label, number, ""
 
 
 def answers_text(answers: Mapping[SubscriptionAnswer, int]) -> str:

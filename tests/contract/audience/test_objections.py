@@ -5,9 +5,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
+from mailwright.actions.exclusions import exclusion_text
 from mailwright.audience import lists
+from mailwright.audience.exclusions import NamedAudience, list_excluded
 from mailwright.audience.growth import AudienceGrowth, load_growth
 from mailwright.audience.importing.imports import Imports
+from mailwright.audience.importing.plan import ImportOptions
 from mailwright.audience.legal_basis import LegalBasis, LegalBasisRecord
 from mailwright.audience.status import (
     ContactStatusService,
@@ -17,8 +20,10 @@ from mailwright.audience.status import (
     unsubscribe_visitor,
 )
 from mailwright.domain.clock import DAY
+from mailwright.domain.errors import InvalidInput
 from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.storage.tables import contacts, deliveries, messages, suppressions
+from mailwright.texts.subscription_answers import preview_figures
 from tests.builders import DEFAULT_TENANT, Bench
 from tests.campaigns import NEWS, join
 from tests.contract.audience.test_import_answers import (
@@ -249,3 +254,38 @@ async def test_kept_subscription_is_described_without_contradiction(
     await join(bench.database, [ADA])
     _, remarks = await import_(imports, says_no, keeps_subscriptions=True)
     assert remarks[ADA] == "stays subscribed, as chosen for this import; the file says Newsletter?: no"
+
+
+async def test_preview_shows_who_said_no_before(bench: Bench, imports: Imports, says_no: Path, tmp_path: Path) -> None:
+    await import_(imports, says_no)
+    await ContactStatusService(bench.database, bench.clock).bounce(DEFAULT_TENANT, BOB, source="report")
+    (tmp_path / "new").mkdir()
+    path = a_file(tmp_path / "new", "email,Newsletter?", f"{ADA},yes", f"{BOB},yes", "cyd@example.com,yes")
+    seen = await imports.preview(DEFAULT_TENANT, path, ImportOptions(NEWS))
+    assert [(line, email) for line, email, _ in seen.first_blocked] == [(2, ADA), (3, BOB)]
+    assert "people.csv, line 2, Newsletter?: no" in seen.blocked[ADA]
+    assert [(str(label), number) for label, number, _ in preview_figures(seen)][:3] == [
+        ("Subscribed", 1),
+        ("Not subscribed: unsubscribed or suppressed before", 2),
+        ("Not subscribed", 0),
+    ]
+
+
+async def test_preview_says_that_the_list_needs_consent(bench: Bench, imports: Imports, says_yes: Path) -> None:
+    await lists.edit(bench.database, bench.clock, DEFAULT_TENANT, NEWS, requires_confirmation=True, actor="ada")
+    seen = await imports.preview(DEFAULT_TENANT, says_yes, ImportOptions(NEWS))
+    assert any("`confirmed`" in note for note in seen.plan.warnings)
+    with pytest.raises(InvalidInput, match="requires confirmation"):
+        await imports.begin(DEFAULT_TENANT, says_yes, ImportOptions(NEWS))
+
+
+@pytest.mark.parametrize("list_key", [NEWS, None])
+async def test_excluded_contacts_name_the_no_of_the_file(
+    bench: Bench, imports: Imports, says_no: Path, list_key: str | None
+) -> None:
+    await join(bench.database, [ADA, BOB])
+    await import_(imports, says_no, list_key=list_key)
+    audience = NamedAudience(DEFAULT_TENANT, [NEWS])
+    async with bench.database.read() as tx:
+        [excluded] = await list_excluded(tx, audience, bench.clock.now(), limit=10)
+    assert str(exclusion_text(excluded)) == "said no in an imported file (people.csv, line 2, Newsletter?: no)"

@@ -44,6 +44,7 @@ from mailwright.audience.importing.store import (
     RowOutcome,
     RowResult,
     contact_values,
+    find_blocked,
     store_batch,
 )
 from mailwright.audience.objections import IMPORT_SOURCE
@@ -142,9 +143,22 @@ class Imports:
 
     async def preview(self, tenant_id: int, path: Path, options: ImportOptions) -> ImportPreview:
         """Return the first rows as an import would store them. Nothing is stored."""
-        await self._check(tenant_id, options)
+        needs_consent = await self._check_list(tenant_id, options)
         plan = await asyncio.to_thread(make_plan, path, options, largest=self._largest)
-        return await asyncio.to_thread(make_preview, path, plan)
+        if needs_consent is not None:
+            plan = replace(plan, notes=(*plan.notes, str(needs_consent)))
+        seen = await asyncio.to_thread(make_preview, path, plan)
+        return replace(seen, blocked=await self._find_blocked(tenant_id, seen))
+
+    async def _find_blocked(self, tenant_id: int, seen: ImportPreview) -> dict[str, str]:
+        found: dict[str, str] = {}
+        emails = iter(seen.wants if seen.plan.list_key is not None else ())
+        while batch := [*islice(emails, BATCH_SIZE)]:
+            async with self._database.read() as tx:
+                found |= await find_blocked(
+                    tx, tenant_id, seen.plan.list_key, batch, has_answers=seen.plan.asks_subscription
+                )
+        return found
 
     async def begin(
         self,
@@ -160,7 +174,8 @@ class Imports:
 
         An `actor` is recorded in the audit log.
         """
-        await self._check(tenant_id, options)
+        if (needs_consent := await self._check_list(tenant_id, options)) is not None:
+            raise needs_consent
         plan = await asyncio.to_thread(make_plan, path, options, largest=self._largest)
         print_, size = await asyncio.to_thread(fingerprint, path)
         stored = orjson.dumps(plan.as_json()).decode()
@@ -239,11 +254,12 @@ class Imports:
             rows = await tx.execute(select(*columns).where(*conditions).order_by(imports.c.id.desc()).limit(limit))
         return [_import(row) for row in rows]
 
-    async def _check(self, tenant_id: int, options: ImportOptions) -> None:
+    async def _check_list(self, tenant_id: int, options: ImportOptions) -> InvalidInput | None:
+        """Raise if the list cannot be used. Return an error if the import still has to state a consent."""
         if options.list_key is None:
             if options.asks:
                 raise InvalidInput("Choose the list for which the contacts are asked.", field="list")
-            return
+            return None
         async with self._database.read() as tx:
             await lists.require(tx, tenant_id, options.list_key)
             matching = (lists_table.c.tenant_id == tenant_id, lists_table.c.list_key == options.list_key)
@@ -255,13 +271,14 @@ class Imports:
                 field="ask",
                 list_key=options.list_key,
             )
-        if requires_confirmation and not options.is_confirmed and not options.asks:
-            raise InvalidInput(
-                "The list {list_key} requires confirmation. Mark the import as confirmed if these contacts "
-                "have already confirmed elsewhere, or ask them by email.",
-                field="confirmed",
-                list_key=options.list_key,
-            )
+        if not requires_confirmation or options.is_confirmed or options.asks:
+            return None
+        return InvalidInput(
+            "The list {list_key} requires confirmation. To import, state that these contacts have already confirmed "
+            "elsewhere (`confirmed`), or ask them by email (`ask`).",
+            field="confirmed",
+            list_key=options.list_key,
+        )
 
     async def _store(self, current: Import, batch: _ImportBatch, report: ImportReport) -> Import:
         now = self._clock.now()

@@ -4,7 +4,7 @@ import codecs
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -119,6 +119,13 @@ class ImportPreview:
     first_refused: tuple[tuple[int, RefusedRow], ...]
     answers: Mapping[SubscriptionAnswer, int]  # the answers of the checked rows to the newsletter
     first_unreadable: tuple[tuple[int, ContactRow], ...] = ()  # the first rows whose answer is neither yes nor no
+    wants: Mapping[str, int] = field(default_factory=dict)  # the checked addresses that agree, with their lines
+    blocked: Mapping[str, str] = field(default_factory=dict)  # those who agree in vain, with the reasons
+
+    @property
+    def first_blocked(self) -> list[tuple[int, str, str]]:
+        """Return the first addresses that agree in vain, each with its line and the reason."""
+        return sorted((self.wants[email], email, why) for email, why in self.blocked.items())[:PREVIEW_ROWS]
 
 
 def make_plan(path: Path, options: ImportOptions, *, largest: int = MAX_FILE_BYTES) -> ImportPlan:
@@ -241,6 +248,7 @@ def make_preview(path: Path, plan: ImportPlan, count: int = PREVIEW_ROWS) -> Imp
         checked = refused = 0
         answers: Counter[SubscriptionAnswer] = Counter()
         unreadable: list[tuple[int, ContactRow]] = []
+        said: dict[str, tuple[int, SubscriptionAnswer | None]] = {}
         for line, cells, problem in islice(data_records(records, plan), MAX_PREVIEW_CHECKED):
             row = _preview_row(cells, problem, reader)
             checked += 1
@@ -250,11 +258,17 @@ def make_preview(path: Path, plan: ImportPlan, count: int = PREVIEW_ROWS) -> Imp
                 refused += 1
                 if len(first_refused) < count:
                     first_refused.append((line, row))
-            elif row.answer is not None:
+                continue
+            first, earlier = said.get(row.email, (line, row.answer))
+            said[row.email] = first, earlier if row.answer is None else row.answer.merge(earlier)
+            if row.answer is not None:
                 answers[row.answer] += 1
                 if row.answer is SubscriptionAnswer.UNREADABLE and len(unreadable) < count:
                     unreadable.append((line, row))
-        return ImportPreview(plan, tuple(shown), checked, refused, tuple(first_refused), answers, tuple(unreadable))
+        wants = {email: line for email, (line, answer) in said.items() if answer in (None, SubscriptionAnswer.YES)}
+        return ImportPreview(
+            plan, tuple(shown), checked, refused, tuple(first_refused), answers, tuple(unreadable), wants
+        )
 
 
 def data_records(records: RecordReader, plan: ImportPlan) -> Iterator[Record]:

@@ -360,8 +360,12 @@ def _earlier_no(row: Any, contact: ContactRow, objections: Sequence[Objection], 
         if each.applies_to(target.list_key):
             return SAID_NO.format(proof=each.proof)
     if objections and row.listed is None and contact.answer is None and target.list_key is not None:
-        return SAID_NO_ELSEWHERE.format(list_key=objections[0].list_key, proof=objections[0].proof)
+        return _said_no_elsewhere(objections)
     return None
+
+
+def _said_no_elsewhere(objections: Sequence[Objection]) -> str:
+    return SAID_NO_ELSEWHERE.format(list_key=objections[0].list_key, proof=objections[0].proof)
 
 
 def _wants_subscription(contact: ContactRow) -> bool:
@@ -383,8 +387,28 @@ async def _remark_suppressed(
         outcome, why = results.get(row.email, (RowOutcome.ADDED, ""))
         if why:
             continue  # The result already has a remark.
-        kind = "email" if row.list_key == "*" else "bulk email"
-        results[row.email] = (outcome, f"suppressed ({row.reason.replace('_', ' ')}); receives no {kind}")
+        results[row.email] = (outcome, _suppressed_text(row))
+
+
+def _suppressed_text(row: Any) -> str:
+    kind = "email" if row.list_key == "*" else "bulk email"
+    return f"suppressed ({row.reason.replace('_', ' ')}); receives no {kind}"
+
+
+async def find_blocked(
+    tx: Runner, tenant_id: int, list_key: str | None, emails: Sequence[str], *, has_answers: bool
+) -> dict[str, str]:
+    """Return which of these addresses an import does not subscribe although the file agrees, with the reasons."""
+    suppressed = await tx.run(
+        SUPPRESSED_IMPORTED, contacts=[(email,) for email in emails], tenant_id=tenant_id, list_key=list_key
+    )
+    blocked = {row.email: _suppressed_text(row) for row in suppressed}
+    for email, objections in (await find_objections(tx, tenant_id, emails)).items():
+        if email not in blocked and not has_answers:
+            blocked[email] = _said_no_elsewhere(objections)
+        elif own := [each for each in objections if each.applies_to(list_key)]:
+            blocked[email] = SAID_NO.format(proof=own[0].proof)
+    return blocked
 
 
 async def _known_tags(tx: Runner, known: Sequence[Any]) -> dict[int, set[str]]:

@@ -23,7 +23,13 @@ from mailwright.audience.importing.value_formats import LABELS
 from mailwright.audience.legal_basis import LegalBasisRecord, legal_basis_record
 from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.domain.translation import gettext, lazy_gettext, lazy_pgettext
-from mailwright.texts.subscription_answers import ANSWER_LABELS, import_figures
+from mailwright.texts.subscription_answers import (
+    ANSWER_LABELS,
+    BLOCKED_LABEL,
+    import_answers_text,
+    import_figures,
+    preview_figures,
+)
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.labels import legal_basis_options
 from mailwright.web.dashboard.lists import unused_list_key
@@ -205,6 +211,7 @@ async def _page(request: Request, engine: Engine, visitor: Visitor, form: Fields
     offered = [("", gettext("Choose a list")), *((each.list_key, each.name) for each in every)]
     values: dict[str, Any] = {
         "imports": await engine.import_uploads.latest(visitor.tenant_id, limit=_SHOWN),
+        "answers_text": import_answers_text,
         "lists": [*offered, (NEW_LIST, gettext("New list…")), (_NO_LIST, gettext("No list: only store the contacts"))],
         "list_names": await _list_names(engine, visitor),
         "legal_bases": [("", gettext("None")), *legal_basis_options()],
@@ -244,6 +251,8 @@ async def _preview(
         "asks_agreement": await _requires_confirmation(engine, visitor, purpose.list_key),
         "starts_sequence": await _starts_sequence(engine, visitor, purpose.list_key),
         "answer_labels": ANSWER_LABELS,
+        "blocked_label": BLOCKED_LABEL,
+        "answers": [*preview_figures(seen)] if seen else [],
         "unreadable": "; ".join(f"{line} ({row.proof})" for line, row in seen.first_unreadable) if seen else "",
         "asks_subscription": seen is not None and seen.plan.asks_subscription,
         "error": error.text if error is not None else "",
