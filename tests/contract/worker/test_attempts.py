@@ -37,9 +37,11 @@ async def attempt(bench: Bench, outbox_id: str, trouble: SendResult, times: int)
     """Send a message when it is due, until it has been attempted this often."""
     provider = ScriptedProvider(*[trouble] * 1_000)
     route = Route.of(provider, bench.clock)
+    await bench.drain(route)
     while len(provider.messages) < times:
+        [row] = await deliveries_of(bench.database)
+        bench.clock.advance(max(SECOND, row.next_attempt_at - bench.clock.now()))
         await bench.drain(route)
-        bench.clock.advance(SECOND)
     return await bench.record(outbox_id)
 
 
