@@ -46,7 +46,7 @@ def load_tables(connection: Connection, parts: Iterable[TableRows]) -> None:
     names = sorted({*inspect(connection).get_table_names()} & {*metadata.tables} - {schema_revisions.name})
     if connection.dialect.name == "postgresql":  # Nothing is read or accepted until the transaction ends.
         connection.execute(text(f"LOCK TABLE {', '.join(names)} IN ACCESS EXCLUSIVE MODE"))
-    tables = {name: _existing(connection, name) for name in names}
+    tables = _existing(connection, names)
     for table in tables.values():
         connection.execute(delete(table))
     for part in parts:
@@ -67,10 +67,13 @@ def _backed_up() -> list[Table]:
     return [table for table in metadata.sorted_tables if table.name not in _LEFT_OUT]
 
 
-def _existing(connection: Connection, name: str) -> Table:
-    """Return a table with the columns that the database has, because the backup may have an older schema."""
-    columns = inspect(connection).get_columns(name)
-    return Table(name, MetaData(), *(Column(column["name"], column["type"]) for column in columns))
+def _existing(connection: Connection, names: Sequence[str]) -> dict[str, Table]:
+    """Return the tables with the columns that the database has, because the backup may have an older schema."""
+    found = inspect(connection).get_multi_columns(filter_names=names)
+    return {
+        name: Table(name, MetaData(), *(Column(column["name"], column["type"]) for column in columns))
+        for (_, name), columns in found.items()
+    }
 
 
 async def _pages(tx: Transaction, table: Table) -> Any:
