@@ -21,12 +21,10 @@ ACTIONS = [action for noun in load_nouns() for action in noun.actions]
 HAND_WRITTEN = {
     "articles": 1,
     "contact_events": 1,
-    "contacts": 2,
     "dropin.segment": 3,
     "email": 3,
     "progress": 1,
     "reports": 1,
-    "restricted_tenants": 2,
 }
 UNAUDITED = {
     "campaign preflight",

@@ -5,8 +5,8 @@ import re
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from types import NoneType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, TypeVar, get_type_hints
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, TypeVar, get_args, get_type_hints
 
 from pydantic import BaseModel
 
@@ -229,7 +229,7 @@ class DeclaredAction:
     query: type[RequestModel] | None  # the query parameters of a request that can also have a body
     result: type[ResponseModel] | None  # None: no result, a file, or a dict of any form
     file_body: FileBody | None
-    file_type: type[ResultFile] | None  # of the file that is the result
+    media_types: tuple[str, ...]  # the formats of the file that is the result; empty: it is no file
     deprecated: bool  # whether another action has taken its place
     csv: "DeclaredAction | None"  # makes the file that the command writes with --csv
 
@@ -401,7 +401,7 @@ class Noun:
                 query=query,
                 result=result,
                 file_body=body,
-                file_type=hints["return"] if _is_model(hints["return"], ResultFile) else None,
+                media_types=_media_types(hints["return"]),
                 deprecated=deprecated,
                 csv=None if csv is None else self.find(csv),
             )
@@ -418,6 +418,11 @@ def snake_case(name: str) -> str:
 def camel_case(name: str) -> str:
     first, *rest = name.split("_")
     return "".join([first, *(word.capitalize() for word in rest)])
+
+
+def _media_types(result: Any) -> tuple[str, ...]:
+    kinds = get_args(result) if isinstance(result, UnionType) else (result,)
+    return tuple(kind.media_type for kind in kinds if _is_model(kind, ResultFile))
 
 
 def _is_model(hint: Any, model: type) -> bool:

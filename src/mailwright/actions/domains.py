@@ -9,6 +9,8 @@ from mailwright.access.roles import Forbidden, Role
 from mailwright.actions.context import Context
 from mailwright.actions.declaration import (
     MANAGE,
+    PLATFORM_MANAGE,
+    PLATFORM_READ,
     Argument,
     Aside,
     Badge,
@@ -23,7 +25,7 @@ from mailwright.actions.declaration import (
 from mailwright.app.sender_domains import SenderDomainService
 from mailwright.domain import address
 from mailwright.outbox.sender_domains import SenderDomain, key_name
-from mailwright.schemas.base import ResponseModel, Time, combine
+from mailwright.schemas.base import From, ResponseModel, Time, combine
 from mailwright.sources.api.fields import Mailbox, RequestModel
 
 _RECORD_TONES: Final[Mapping[str, Tone]] = {"ok": "good", "missing": "bad", "wrong": "bad", "unknown": "unknown"}
@@ -42,6 +44,7 @@ noun = Noun(
     role=Role.ADMIN,
     parameters={"domain_name": ("NAME", "The domain, for example example.com.")},
     guard=_require_every_sender,
+    takes_password=True,  # for tenants without a verified domain
 )
 
 
@@ -54,6 +57,15 @@ class DomainRequest(RequestModel):
     sender: Annotated[
         Mailbox | None, Field(description="The default sender, for example `Example <news@example.com>`.")
     ] = None
+
+
+class RestrictedTenantResponse(ResponseModel):
+    tenant: Annotated[str, From("name")]
+    restricted_since: Annotated[Time, From("since")]
+
+
+class RestrictedTenantListResponse(ResponseModel):
+    tenants: list[RestrictedTenantResponse]
 
 
 class DomainRotationRequest(RequestModel):
@@ -229,6 +241,18 @@ async def rotate(at: Context, domain_name: str, wanted: DomainRotationRequest) -
     """Create new DKIM keys. The old keys sign until a check sees the records of the new ones."""
     changed = await service(at).rotate(at.tenant_id, domain_name, force=wanted.force, actor=at.actor)
     return await _response(at, changed)
+
+
+@noun.get("/v1/restricted-tenants", scope=PLATFORM_READ)
+async def list_restricted_tenants(at: Context) -> RestrictedTenantListResponse:
+    """List the tenants that send nothing, because they had a verified sender domain and have none left."""
+    return RestrictedTenantListResponse.model_validate({"tenants": await service(at).list_restricted()})
+
+
+@noun.delete("/v1/restricted-tenants/{tenantName}", scope=PLATFORM_MANAGE, audit="domain.unrestrict")
+async def unrestrict(at: Context, tenant_name: str) -> None:
+    """Let a tenant without verified domains send again from every domain that belongs to no other tenant."""
+    await service(at).unrestrict(tenant_name, actor=at.actor)
 
 
 def service(at: Context) -> SenderDomainService:

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from mailwright.actions.contacts import noun
 from mailwright.actions.context import Context
-from mailwright.actions.declaration import MANAGE, CsvFile, FileBody, Upload
+from mailwright.actions.declaration import MANAGE, CsvFile, FileBody, Option, Upload
 from mailwright.audience.importing.imports import Import
 from mailwright.audience.importing.plan import ImportOptions, ImportPreview
 from mailwright.audience.importing.rows import ContactRow, RefusedRow
@@ -31,15 +31,27 @@ _CSV: Final = FileBody(("text/csv",))
 
 
 class ImportQuery(RequestModel):
-    list_key: Annotated[str | None, Field(max_length=63, description="List to subscribe the contacts to.")] = None
-    tag: Annotated[tuple[str, ...], Field(max_length=50, description="Tag for every contact in the file.")] = ()
-    map: Annotated[
-        tuple[str, ...], Field(max_length=200, description="Field for a column: `E-Mail=email`, `Born=birthday:dmy`.")
-    ] = ()
-    encoding: Annotated[
-        str | None, Field(max_length=40, description="Encoding, for example cp1251. Default: detected.")
+    list_key: Annotated[
+        str | None, Option("--list"), Field(max_length=63, description="Subscribe the contacts to this list.")
     ] = None
-    confirmed: Annotated[bool, Field(description="The contacts confirmed their subscription elsewhere.")] = False
+    map: Annotated[
+        tuple[str, ...],
+        Field(
+            max_length=200,
+            description="Map a column: `E-Mail=email`, `Plan=tariff`, `Born=birthday:dmy`, `News?=subscribed`, or "
+            "`Notes=-` to ignore it.",
+        ),
+    ] = ()
+    tag: Annotated[tuple[str, ...], Field(max_length=50, description="Add this tag to every contact.")] = ()
+    encoding: Annotated[
+        str | None,
+        Field(max_length=40, description="Encoding of the file, for example cp1251. By default, it is detected."),
+    ] = None
+    confirmed: Annotated[
+        bool,
+        Option("--confirmed"),
+        Field(description="Send no confirmation emails, because the contacts confirmed elsewhere."),
+    ] = False
     file_name: Annotated[str, Field(max_length=255, description="Name to show for the file.")] = "contacts.csv"
     legal_basis: Annotated[
         LegalBasis | None, Field(description="Why the contacts may receive bulk email without a subscription.")
@@ -48,15 +60,18 @@ class ImportQuery(RequestModel):
         str | None, Field(max_length=MAX_SOURCE_LENGTH, description="Evidence, for example the name of a contract.")
     ] = None
     start_sequences: Annotated[
-        bool, Field(description="Let new subscribers enter the sequences that joining the list starts.")
+        bool,
+        Option("--start-sequences"),
+        Field(description="Enrol new subscribers in the sequences that start when a contact joins the list."),
     ] = False
-
     keep_subscriptions: Annotated[
-        bool, Field(description="Keep the subscriptions of contacts for whom the file says no. By default, they end.")
+        bool,
+        Option("--keep-subscriptions"),
+        Field(description="Keep the subscriptions of contacts for whom the file says no. By default, they end."),
     ] = False
-
     ask: Annotated[
         bool,
+        Option("--ask"),
         Field(
             description="Send a confirmation email to contacts who did not answer and, unless `confirmed` is set, to "
             "those who said yes. The list must use double opt-in."

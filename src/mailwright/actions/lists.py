@@ -5,10 +5,11 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from mailwright.actions.contacts import ContactResponse, contact_response
+from mailwright.actions.contacts import ContactResponse
+from mailwright.actions.contacts import show as show_contact
 from mailwright.actions.context import Context
 from mailwright.actions.declaration import MANAGE, AgentTool, Argument, Details, Noun, Option, Table, time_of
-from mailwright.audience import contacts, lists
+from mailwright.audience import lists
 from mailwright.audience.list_removal import ListRemoval
 from mailwright.audience.lists import GENERAL
 from mailwright.audience.search import count_subscribers
@@ -236,7 +237,7 @@ async def subscribe(at: Context, list_key: str, wanted: SubscribeRequest) -> Con
         await at.require_default_sender()
         double_opt_in = await make_double_opt_in(at.settings, at.database, at.clock)
         await double_opt_in.subscribe(at.tenant_id, wanted.email, list_key, **named)
-    return contact_response(await contacts.load_details(at.database, at.tenant_id, wanted.email))
+    return await show_contact(at, wanted.email)
 
 
 @noun.post(
@@ -251,4 +252,4 @@ async def unsubscribe(at: Context, list_key: str, wanted: UnsubscribeRequest) ->
     await lists.find(at.database, at.tenant_id, list_key)
     status = ContactStatusService(at.database, at.clock)
     await status.unsubscribe(at.tenant_id, wanted.email, list_key, source=at.source, actor=at.actor)
-    return contact_response(await contacts.load_details(at.database, at.tenant_id, wanted.email))
+    return await show_contact(at, wanted.email)

@@ -1,7 +1,7 @@
 """Sequences: a series of emails for each person."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, date, tzinfo
+from datetime import date, tzinfo
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, model_validator
@@ -473,6 +473,10 @@ class SequenceRunResponse(ResponseModel):
     ]
 
 
+class ContactSequencesQuery(RequestModel):
+    sequence_id: Annotated[str | None, Field(max_length=63, description="Explain only this sequence.")] = None
+
+
 class SequenceRunListResponse(ResponseModel):
     runs: list[SequenceRunResponse]
 
@@ -841,11 +845,22 @@ async def explain(at: Context, sequence_id: str, email: str) -> SequenceRunListR
     """Explain why a person got an email of a sequence or not, what comes next and when."""
     sequence_id = await _id(at, sequence_id)
     runs = await _sequences(at).explanations.of_sequence(at.tenant_id, sequence_id, email)
-    return run_list_response(runs, at.clock.now(), at.zone)
+    return _run_list(at, runs)
 
 
-def run_list_response(runs: Iterable[RunExplanation], now: Instant, zone: tzinfo = UTC) -> SequenceRunListResponse:
-    return SequenceRunListResponse(runs=[_run(run, now, zone) for run in runs])
+@noun.get("/v1/contacts/{email:path}/sequences")
+async def sequences(at: Context, email: str, query: ContactSequencesQuery) -> SequenceRunListResponse:
+    """Explain the contact's runs through sequences: why they got an email or not, what comes next and when.
+
+    With `sequenceId`, explain one sequence, also if the contact never entered it: which rule keeps them out.
+    """
+    if query.sequence_id is not None:
+        return await explain(at, query.sequence_id, email)
+    return _run_list(at, await _sequences(at).explanations.of_person(at.tenant_id, email))
+
+
+def _run_list(at: Context, runs: Iterable[RunExplanation]) -> SequenceRunListResponse:
+    return SequenceRunListResponse(runs=[_run(run, at.clock.now(), at.zone) for run in runs])
 
 
 def _run(run: RunExplanation, now: Instant, zone: tzinfo) -> SequenceRunResponse:

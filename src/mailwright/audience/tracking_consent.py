@@ -95,10 +95,12 @@ async def discard_requests(tx: Transaction, tenant_id: int, email: str) -> None:
     await tx.execute(update(subscriptions).where(subscriptions.c.contact_key == own).values(requested_consent=None))
 
 
-async def set_consent(tx: Transaction, tenant_id: int, email: str, consent: TrackingConsent, now: Instant) -> None:
-    """Record a decision that the contact made through their own link."""
+async def set_consent(
+    tx: Transaction, tenant_id: int, email: str, consent: TrackingConsent, now: Instant, *, actor: str | None = None
+) -> None:
+    """Record the decision of a contact. Without an `actor`, they made it through their own link."""
     await tx.execute(update(contacts).where(*_contact(tenant_id, email)).values(**consent.columns(now)))
-    await audit_consent(tx, tenant_id, email, consent, now)
+    await audit_consent(tx, tenant_id, email, consent, now, actor=actor)
 
 
 async def audit_consent(

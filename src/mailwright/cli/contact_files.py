@@ -1,7 +1,5 @@
-"""`mailwright contact import` and `contact export`."""
+"""`mailwright contact import`."""
 
-import asyncio
-import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -9,27 +7,28 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from mailwright.actions import load_noun
 from mailwright.actions.imports import (
     ImportColumnResponse,
     ImportPreviewResponse,
     ImportQuery,
     ImportRemarkResponse,
     ImportResponse,
+    begin,
     import_preview_response,
     import_response,
 )
 from mailwright.app.system_emails import make_double_opt_in
-from mailwright.audience import export, lists, segments
-from mailwright.audience.export import ExportSelection
+from mailwright.audience import lists
 from mailwright.audience.importing.columns import SKIPPED
 from mailwright.audience.importing.file_format import DELIMITER_NAMES
 from mailwright.audience.importing.imports import Import, Imports
 from mailwright.audience.importing.plan import ImportOptions, ImportPreview
 from mailwright.audience.importing.spreadsheets import as_csv
 from mailwright.audience.importing.value_formats import LABELS, ColumnFormat
-from mailwright.audience.legal_basis import LegalBasis
 from mailwright.cli import remote
 from mailwright.cli.contact_uploads import add_list, has_list, import_upload, preview_upload
+from mailwright.cli.derived import takes_fields_of
 from mailwright.cli.import_progress import import_progress
 from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, Tenant
@@ -45,95 +44,29 @@ INTERRUPTED = 130  # The exit code that shells use after Ctrl-C.
 # The settings of a list that an import creates.
 _NEW_LIST: Final = "single opt-in, shown on public pages"
 
-File = Annotated[Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, show_default=False)]
-ListKey = Annotated[
-    str | None,
-    typer.Option(
-        "--list",
-        help=f"Subscribe the contacts to this list. A missing list is created: {_NEW_LIST}.",
-        show_default=False,
-    ),
-]
 
-ColumnMap = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--map",
-        help="Map a column: `E-Mail=email`, `Plan=tariff`, `Born=birthday:dmy`, `News?=subscribed`, or `Notes=-` to "
-        "ignore it.",
-        show_default=False,
-    ),
-]
-StartSequences = Annotated[
-    bool,
-    typer.Option(
-        "--start-sequences", help="Enrol new subscribers in the sequences that start when a contact joins the list."
-    ),
-]
-
-
+@takes_fields_of(load_noun("contact").find(begin), without=("file_name",))
 def import_command(
-    file: File,
+    file: Annotated[Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, show_default=False)],
     *,
-    list_key: ListKey = None,
-    columns: ColumnMap = None,
-    tags: Annotated[
-        list[str] | None, typer.Option("--tag", help="Add this tag to every contact.", show_default=False)
-    ] = None,
+    values: Any,
     report: Annotated[
         Path | None,
         typer.Option(
             help="The report file, with one line per row.", show_default="FILE with the extension .report.csv"
         ),
     ] = None,
-    encoding: Annotated[
-        str | None, typer.Option(help="Encoding of the file, for example cp1251.", show_default="detected")
-    ] = None,
-    confirmed: Annotated[
-        bool, typer.Option("--confirmed", help="Send no confirmation emails, because the contacts confirmed elsewhere.")
-    ] = False,
-    legal_basis: Annotated[
-        LegalBasis | None,
-        typer.Option(help="Why the contacts may receive bulk email without a subscription.", show_default=False),
-    ] = None,
-    legal_basis_source: Annotated[
-        str | None,
-        typer.Option(help="Evidence for the legal basis, for example the name of a contract.", show_default=False),
-    ] = None,
-    start_sequences: StartSequences = False,
-    keep_subscriptions: Annotated[
-        bool,
-        typer.Option("--keep-subscriptions", help="Keep subscriptions of contacts for whom the file says no."),
-    ] = False,
-    ask: Annotated[
-        bool,
-        typer.Option(
-            "--ask",
-            help="Send a confirmation email to contacts who did not answer; without --confirmed, also to those who "
-            "said yes. The list must use double opt-in.",
-        ),
-    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show how the first rows would be imported, and store nothing.")
     ] = False,
     tenant: Tenant = tenants.DEFAULT,
     as_json: Json = False,
 ) -> None:
-    """Import contacts from a CSV or .xlsx file. Run it again to resume. Unsubscribed contacts stay unsubscribed."""
-    given = {
-        "listKey": list_key,
-        "tag": tags,
-        "map": columns,
-        "encoding": encoding,
-        "confirmed": confirmed,
-        "fileName": file.name,
-        "legalBasis": legal_basis,
-        "legalBasisSource": legal_basis_source,
-        "startSequences": start_sequences,
-        "keepSubscriptions": keep_subscriptions,
-        "ask": ask,
-    }
-    values = {name: value for name, value in given.items() if value is not None}
+    """Import contacts from a CSV or .xlsx file. Run it again to resume. Unsubscribed contacts stay unsubscribed.
+
+    A missing list is created, with single opt-in and shown on public pages.
+    """
+    values["fileName"] = file.name
     purpose = parse(ImportQuery, values).options(CONSOLE)
     is_remote = remote.server() is not None
     if dry_run:
@@ -151,36 +84,6 @@ def import_command(
         print_json({**done.to_dict(), "report": str(report_file)})
         return
     out.print(f"{_counts(done)} Report: {report_file}", markup=False, soft_wrap=True)
-
-
-def export_command(
-    *,
-    list_key: Annotated[
-        str | None, typer.Option("--list", help="Only subscribers of this list.", show_default=False)
-    ] = None,
-    segment: Annotated[str | None, typer.Option(help="Only members of this segment.", show_default=False)] = None,
-    json_lines: Annotated[bool, typer.Option("--jsonl", help="JSON lines instead of CSV.")] = False,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The file to write.", show_default="standard output")
-    ] = None,
-    tenant: Tenant = tenants.DEFAULT,
-) -> None:
-    """Export contacts with lists, tags and attributes. Importing the unchanged CSV changes nothing."""
-
-    async def work(at: Installation) -> None:
-        owner = await find_tenant(at, tenant)
-        filter_ = None if segment is None else (await segments.find(at.database, owner.id, segment)).filter
-        make = export.export_json_lines if json_lines else export.export_csv
-        parts = make(at.database.reader, ExportSelection(owner.id, list_key, filter_), at.clock.now())
-        if output is None:
-            async for part in parts:
-                sys.stdout.write(part)
-            return
-        with await asyncio.to_thread(output.open, "w", encoding="utf-8", newline="") as file:
-            async for part in parts:
-                file.write(part)
-
-    run(work)
 
 
 def _preview_here(tenant: str, file: Path, purpose: ImportOptions, _values: Any) -> ImportPreviewResponse:

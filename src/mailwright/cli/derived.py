@@ -6,15 +6,15 @@ A command runs its action on this installation, or with `--server` on another on
 import asyncio
 import inspect
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from enum import Enum
-from functools import partial
+from functools import partial, wraps
 from http import HTTPStatus
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Final, Literal, get_origin
+from typing import Annotated, Any, Final, Literal, TypeVar, cast, get_origin
 
 import typer
 from annotated_types import Ge, Le
@@ -69,6 +69,8 @@ from mailwright.schemas.base import ResponseModel
 from mailwright.schemas.paging import MAX_PAGE, Page
 from mailwright.sources.api.validation import parse
 
+Run = TypeVar("Run", bound=Callable[..., None])
+
 _MAX_ROWS: Final = 100_000
 _PART_BYTES: Final = 256 * 1024
 _TONES: Final = {
@@ -114,7 +116,7 @@ def make_command(action: DeclaredAction) -> Callable[..., None]:
         path = {name: given.pop(name) for name in action.parameters}
         chosen = {name: given.pop(name) for name in action.noun.local_settings}
         target, wants_csv = given.pop("target", None), given.pop("as_csv", False)
-        if (csv := action if action.file_type is not None else action.csv if wants_csv else None) is not None:
+        if (csv := action if action.media_types else action.csv if wants_csv else None) is not None:
             perform(csv, _values(csv, given), path=path, tenant=tenant, target=target)
             return
         if target is not None:
@@ -132,7 +134,7 @@ def make_command(action: DeclaredAction) -> Callable[..., None]:
             metavar="FILE", exists=True, dir_okay=False, help=action.file_body.help, show_default=False
         )
         parameters.append(_parameter("upload", Annotated[Path, argument]))
-    if action.file_type is not None:
+    if action.media_types:
         parameters.append(_parameter("target", CsvFileTarget, default=None))
     if action.csv is not None:
         parameters += [_parameter("target", CsvTarget, default=None), _parameter("as_csv", Csv, default=False)]
@@ -150,12 +152,32 @@ def make_command(action: DeclaredAction) -> Callable[..., None]:
     if not (action.finds_tenant or action.is_platform):
         whose, default = (TenantOrAll, None) if action.spans_tenants else (Tenant, tenants.DEFAULT)
         parameters.append(_parameter("tenant", whose, default=default))
-    if action.file_type is None:
+    if not action.media_types:
         parameters.append(_parameter("as_json", Json, default=False))
     run_command.__name__, run_command.__doc__ = action.name, action.help or action.description
     run_command.__annotations__ = {each.name: each.annotation for each in parameters}
     run_command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return run_command
+
+
+def takes_fields_of(action: DeclaredAction, *, without: Sequence[str] = ()) -> Callable[[Run], Run]:
+    """Give a command that is written by hand the arguments and options of an action, as its argument `values`."""
+
+    def add(run: Run) -> Run:
+        own = [each for each in inspect.signature(run).parameters.values() if each.name != "values"]
+        fields = {name: field for name, field in action.fields.items() if name not in without}
+
+        @wraps(run)
+        def run_command(**given: Any) -> None:
+            chosen = {each.name: given.pop(each.name) for each in own}
+            run(**chosen, values=_values(action, given))
+
+        options = [_field_parameter(action, name, field) for name, field in fields.items()]
+        parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own]
+        run_command.__signature__ = inspect.Signature([parameters[0], *options, *parameters[1:]])  # type: ignore[attr-defined]
+        return cast("Run", run_command)
+
+    return add
 
 
 def perform(
@@ -248,7 +270,7 @@ def _call(
     body = {"body": given} if action.has_body else {}
     query = query if action.has_body else {**given, **query}
     content = remote.request(action.method, action.url(path), query=_query(query), file=upload, **body)
-    if action.file_type is not None:
+    if action.media_types:
         return asyncio.run(write_parts(one_part(content), target))
     if action.result is None:
         return json.loads(content) if content else None

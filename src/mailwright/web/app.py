@@ -13,14 +13,12 @@ from mailwright.web import manual
 from mailwright.web.api import (
     articles,
     contact_events,
-    contacts,
     email,
     health,
     inbound,
     mailouts,
     progress,
     reports,
-    restricted_tenants,
 )
 from mailwright.web.api.derived import ROUTERS as DERIVED_ROUTERS
 from mailwright.web.api.dropin import ROUTERS as DROP_IN_ROUTERS
@@ -44,13 +42,11 @@ from mailwright.web.tracked_links import TrackedLinks
 
 API = (
     email,
-    contacts,
     contact_events,
     articles,
     mailouts,
     progress,
     reports,
-    restricted_tenants,
     inbound,
     health,
 )

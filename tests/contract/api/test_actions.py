@@ -68,6 +68,8 @@ BODIES: dict[str, Any] = {
     "campaign set_repeat": {"time": "09:00"},
     "contact snooze": {"until": "2027-06-01T00:00:00Z"},
     "contact put": {"legalBasis": "contract"},
+    "contact legal_basis": {"basis": "contract"},
+    "contact tracking_consent": {"isGiven": False},
     "domain add": {"name": "fresh.example"},
     "domain rotate": {"force": True},
     "form create": {"name": "Fresh", "listKey": "weekly"},
@@ -123,7 +125,7 @@ PEOPLE = b"email\nada@example.com\n"
 SLICES = b"article_key,section_order,body_md\nspring-vote,3,Hello\n"
 FILES: dict[str, bytes] = {"image upload": a_png(), "dmarc import_file": b"no report", "article import_slices": SLICES}
 # Actions that other tests perform, because they need what happens in the background, or a deleted object.
-ELSEWHERE = {"contact report", "contact start", "image restore"}
+ELSEWHERE = {"contact report", "contact start", "domain unrestrict", "image restore"}
 # Actions that are audited only if they change something, which their request here does not.
 UNCHANGED = {"domain check"}
 # Actions that need a campaign with recipients, while the one here is an empty draft. Other tests perform them.

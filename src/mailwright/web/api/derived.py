@@ -35,26 +35,33 @@ from mailwright.web.bodies import json_response, read_json, stream_body
 from mailwright.web.context import context_of
 from mailwright.web.uploads import name_of_body, read_upload
 
+# Fields that name another object, which may not exist.
+_NAMES_OF_OTHERS: Final = frozenset({"tenant", "list_key", "segment_key"})
+
 
 def make_router(noun: Noun) -> APIRouter:
     router = Routes(tags=[noun.tag or noun.path.removeprefix("/v1/").replace("-", " ")])
-    # An address in a path takes all slashes, so that its routes come last.
-    for action in sorted(noun.actions, key=lambda each: ":path}" in each.path):
+    for action in sorted(noun.actions, key=_takes_slashes):
         statuses = [action.status] if action.other_status is None else [action.status, action.other_status.status]
         router.declare(
             action.method,
             action.path,
             action.scope,
             role=action.role,
-            takes_password=noun.takes_password,
+            takes_password=noun.takes_password and action.is_platform,
             status_code=action.status,
             deprecated=action.deprecated or None,
             openapi_extra=_body(action),
-            responses=describe_files((action.file_type.media_type,), *_problems(action))
-            if action.file_type is not None
+            responses=describe_files(action.media_types, *_problems(action))
+            if action.media_types
             else describe_responses(dict.fromkeys(statuses, action.result), *_problems(action)),
         )(_endpoint(action))
     return router
+
+
+def _takes_slashes(action: DeclaredAction) -> tuple[bool, bool]:
+    """Sort routes: an address in a path takes all slashes, so that its routes come last."""
+    return ":path}" in action.path, action.path.endswith(":path}")
 
 
 def _endpoint(action: DeclaredAction) -> Callable[..., Coroutine[Any, Any, Response]]:
@@ -115,7 +122,7 @@ def file_response(file: ResultFile) -> Response:
 
 
 def _problems(action: DeclaredAction) -> Iterator[HTTPStatus]:
-    if action.parameters or "tenant" in action.fields:
+    if action.parameters or not _NAMES_OF_OTHERS.isdisjoint(action.fields):
         yield HTTPStatus.NOT_FOUND
     if action.conflicts:
         yield HTTPStatus.CONFLICT
@@ -125,4 +132,9 @@ def _problems(action: DeclaredAction) -> Iterator[HTTPStatus]:
         yield HTTPStatus.REQUEST_ENTITY_TOO_LARGE
 
 
-ROUTERS: Final = [make_router(noun) for noun in load_nouns()]
+def _takes_all(noun: Noun) -> bool:
+    """Whether a route takes all that follows the path of the noun, also the routes of other nouns below it."""
+    return any(each.path.count("{") == 1 and each.path.endswith(":path}") for each in noun.actions)
+
+
+ROUTERS: Final = [make_router(noun) for noun in sorted(load_nouns(), key=_takes_all)]
