@@ -41,7 +41,7 @@ RESTORE_POINTS: Final = {
         "before replace_file",
         "after link",
         "after replace_file",
-        "before write_image",
+        "before _restore_images",
         "before _acknowledge",
         "after _acknowledge",
     ),
@@ -53,13 +53,13 @@ RESTORE_POINTS: Final = {
         "postgresql rows 2",
         "postgresql rows 5",
         "before _finish",
-        "before write_image",
+        "before _restore_images",
         "before _acknowledge",
         "after _acknowledge",
     ),
 }
 # The points after which the restored content is there.
-RESTORED: Final = ("after replace_file", "before write_image", "before _acknowledge", "after _acknowledge")
+RESTORED: Final = ("after replace_file", "before _restore_images", "before _acknowledge", "after _acknowledge")
 
 # Runs a backup or restore in a process that kills itself at the given point.
 _KILLED: Final = """
@@ -112,7 +112,7 @@ for owner, names in (
     (backups, ("_write_images", "audit_of", "record_backup", "load_tables")),
     (BackupWriter, ("finish",)),
     (os, ("link",)),
-    (restoring, ("back_up", "replace_file", "write_image", "_acknowledge", "_finish")),
+    (restoring, ("back_up", "replace_file", "_restore_images", "_acknowledge", "_finish")),
 ):
     for name in names:
         watch(owner, name)

@@ -223,24 +223,25 @@ def test_state_marker_has_its_own_volume() -> None:
         lines = unit.read_text(encoding="utf-8").splitlines()
         assert "StateDirectory=mailwright mailwright-state" in lines
         assert "Environment=MAILWRIGHT_STATE=/var/lib/mailwright-state" in lines
-    claims = {each["metadata"]["name"] for each in _manifests() if each["kind"] == "PersistentVolumeClaim"}
-    for pod in _pods():
-        volumes = {each["name"]: each.get("persistentVolumeClaim") for each in pod["volumes"]}
-        assert volumes["data"] != volumes["state"]
-        assert volumes["state"]["claimName"] in claims
 
 
-def test_each_server_has_its_own_spool() -> None:
-    """A network volume of several pods is too slow and too uncertain for what is written before each redirect."""
-    manifests = list(_manifests())
+def test_pods_share_no_volume() -> None:
+    """Each server and worker keeps its state and its spool on a volume of its own, which survives the pod."""
+    manifests = _manifests()
+    assert "PersistentVolumeClaim" not in {each["kind"] for each in manifests}
+    assert not [each for pod in _pods() for each in pod["volumes"] if "persistentVolumeClaim" in each]
     [settings] = [each["data"] for each in manifests if each["kind"] == "ConfigMap"]
-    [server] = [each["spec"] for each in manifests if each["kind"] == "StatefulSet"]
-    [claim] = server["volumeClaimTemplates"]
-    assert claim["spec"]["accessModes"] == ["ReadWriteOnce"]
-    [container] = server["template"]["spec"]["containers"]
-    mounted = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
-    assert mounted[claim["metadata"]["name"]] == settings["MAILWRIGHT_TRACKING_SPOOL"]
-    assert server["serviceName"] in {each["metadata"]["name"] for each in manifests if each["kind"] == "Service"}
+    services = {each["metadata"]["name"] for each in manifests if each["kind"] == "Service"}
+    sets = [each["spec"] for each in manifests if each["kind"] == "StatefulSet"]
+    assert len(sets) == 2
+    for each in sets:
+        [claim] = each["volumeClaimTemplates"]
+        assert claim["spec"]["accessModes"] == ["ReadWriteOnce"]
+        [container] = each["template"]["spec"]["containers"]
+        mounted = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+        assert mounted[claim["metadata"]["name"]] == "/var/lib/mailwright-state"
+        assert settings["MAILWRIGHT_TRACKING_SPOOL"].startswith("/var/lib/mailwright-state/")
+        assert each["serviceName"] in services
 
 
 def _compose(name: str) -> dict[str, Any]:

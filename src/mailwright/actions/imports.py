@@ -4,10 +4,7 @@ The command `contact import` is written by hand: on the installation, it reads t
 interrupted; with `--server`, it uploads the file and waits for the report.
 """
 
-import asyncio
-from collections.abc import AsyncIterator
 from http import HTTPStatus
-from pathlib import Path
 from typing import Annotated, Any, Final
 
 from pydantic import Field
@@ -26,7 +23,6 @@ from mailwright.sources.api.fields import RequestModel
 from mailwright.sources.api.validation import FieldError, RequestInvalid
 from mailwright.texts.subscription_answers import import_answers_text
 
-_CHUNK_BYTES: Final = 256 * 1024
 _CSV: Final = FileBody(("text/csv",))
 
 
@@ -219,15 +215,7 @@ async def show(at: Context, import_id: str) -> ImportResponse:
 @noun.get("/imports/{importId}/report")
 async def report(at: Context, import_id: str) -> CsvFile:
     """Download the report as CSV, one line for every imported row: line, email, outcome, reason."""
-    return CsvFile(read_beginning(*await at.server.import_uploads.report(at.tenant_id, import_id)))
-
-
-async def read_beginning(path: Path, length: int) -> AsyncIterator[bytes]:
-    """Read only the first `length` bytes, because the import may still be appending to the file."""
-    with await asyncio.to_thread(path.open, "rb") as file:
-        while length > 0 and (chunk := await asyncio.to_thread(file.read, min(_CHUNK_BYTES, length))):
-            length -= len(chunk)
-            yield chunk
+    return CsvFile(await at.server.import_uploads.report(at.tenant_id, import_id))
 
 
 def import_response(found: Import) -> ImportResponse:

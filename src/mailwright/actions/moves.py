@@ -12,7 +12,7 @@ from pydantic import Field
 from mailwright.actions.contacts import noun
 from mailwright.actions.context import Context
 from mailwright.actions.declaration import MANAGE, CsvFile, FileBody, Upload
-from mailwright.actions.imports import read_beginning
+from mailwright.audience.importing.report import read_beginning
 from mailwright.audience.switching.uploads import MoveOptions, UploadedExport
 from mailwright.audience.switching.vendors import MemberStatus, Vendor
 from mailwright.schemas.base import ResponseModel, combine

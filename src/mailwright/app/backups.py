@@ -11,6 +11,8 @@ from typing import Final
 
 from sqlalchemy import Connection
 
+from mailwright.app.images import own_image_files
+from mailwright.content.image_files import list_stored_images
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import MailwrightError, NotDurable
 from mailwright.domain.sizes import size_text
@@ -86,7 +88,7 @@ async def back_up(
 
         with _output(partial, key, header) as writer:
             await write_tables(database, writer, on_page)
-            _write_images(settings.images, writer)
+            await _write_images(settings, database, writer, clock)
         found = await audit_of(partial, key) if audits and (key is None or can_decrypt(key)) else None
         if found is not None and not found.ok:
             raise BackupInvalid("The audit of the backup failed. Run `mailwright audit` on the database.")
@@ -204,10 +206,13 @@ def _require_space(folder: Path) -> None:
         )
 
 
-def _write_images(folder: Path, writer: BackupWriter) -> None:
-    for image in sorted(folder.glob("*")) if folder.is_dir() else ():
-        if image.is_file():
-            writer.write_file(image.name, image.read_bytes())
+async def _write_images(settings: Settings, database: Database, writer: BackupWriter, clock: Clock) -> None:
+    """Write the images of this machine and those in the database. Images in a bucket are not backed up."""
+    files = own_image_files(settings, database, clock)
+    here = settings.images.glob("*") if settings.images.is_dir() else ()
+    for name in sorted({image.name for image in here if image.is_file()} | {*await list_stored_images(database)}):
+        if (content := await files.read(name)) is not None:  # It was not purged in the meantime.
+            writer.write_file(name, content)
 
 
 def _require_replaceable(file: Path, *, force: bool) -> None:

@@ -9,7 +9,7 @@ from sqlalchemy import and_, func, or_, select
 
 from mailwright.app.s3_images import S3Images, s3_settings
 from mailwright.app.turns import has_turn
-from mailwright.content.image_files import ImageFolder
+from mailwright.content.image_files import ImageFiles, ImageFolder, StoredImages
 from mailwright.content.images import Image, ImageStore
 from mailwright.content.template_store import RESERVED_CHARACTER
 from mailwright.domain.campaign import CampaignStatus
@@ -58,9 +58,14 @@ class ImageInUse(NotPossibleNow):
 
 
 def make_images(settings: Settings, database: Database, clock: Clock) -> ImageStore:
+    here, bucket = own_image_files(settings, database, clock), s3_settings(settings)
+    return ImageStore(database, clock, here if bucket is None else S3Images(bucket, clock, here))
+
+
+def own_image_files(settings: Settings, database: Database, clock: Clock) -> ImageFiles:
+    """Return where Mailwright itself stores images: in a folder, or on PostgreSQL in the database."""
     folder = ImageFolder(settings.images)
-    bucket = s3_settings(settings)
-    return ImageStore(database, clock, folder if bucket is None else S3Images(bucket, clock, folder))
+    return folder if database.dialect == "sqlite" else StoredImages(database, clock, folder)
 
 
 async def delete_image(database: Database, store: ImageStore, tenant_id: int, name: str, *, actor: str) -> Image:

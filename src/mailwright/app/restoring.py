@@ -12,11 +12,12 @@ from typing import Final
 from sqlalchemy import Connection
 
 from mailwright.app.backups import SUFFIX, TEMPORARY, audit_of, back_up, load, opened, writable_folder
+from mailwright.app.images import own_image_files
 from mailwright.app.restore_checks import make_guard
 from mailwright.audience.erasure_record import ErasureRecord
 from mailwright.audience.restored_erasures import RestoredErasures, erase_again, save_erasures
 from mailwright.audience.restored_suppressions import RestoredSuppressions
-from mailwright.content.image_files import write_image
+from mailwright.content.image_files import ImageFiles
 from mailwright.domain.clock import MINUTE, Clock, Instant, utc_text
 from mailwright.domain.errors import NotPossibleNow
 from mailwright.ops.settings import Settings
@@ -77,8 +78,8 @@ async def restore(settings: Settings, clock: Clock, file: Path, *, key: Path | N
                 kept = await _keep_content(settings, database, clock, writable_folder(file))
                 is_read = kept is not None and await _save(database, record, since, suppressions)
                 await load(database, file, key, finish)
-    images = _restore_images(settings.images, file, key)
     async with _opened(settings) as database:
+        images = await _restore_images(own_image_files(settings, database, clock), file, key)
         await _acknowledge(settings, database, clock)
         # A backup is recorded after it was written, so the restored content knows only the one before.
         size_bytes = (await asyncio.to_thread(file.stat)).st_size
@@ -185,13 +186,13 @@ async def _replace_file(
         return kept if replace_file(current, new, kept) else None
 
 
-def _restore_images(folder: Path, file: Path, key: Path | None) -> int:
+async def _restore_images(files: ImageFiles, file: Path, key: Path | None) -> int:
     """Write the missing images. Existing files are correct, because their names are digests of their content."""
     count = 0
     with opened(file, key) as reader:
         for image in reader.files():
-            target = folder / Path(image.name).name
-            if not target.exists():
-                write_image(target, image.content)
+            name = Path(image.name).name
+            if not await files.exists(name):
+                await files.write(name, image.content, "")
                 count += 1
     return count

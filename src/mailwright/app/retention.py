@@ -7,7 +7,8 @@ from time import perf_counter
 from typing import Final
 
 from mailwright.app.turns import has_turn
-from mailwright.audience.importing.report import report_path
+from mailwright.audience.importing.report import report_name
+from mailwright.audience.importing.upload_files import PREFIX
 from mailwright.domain.clock import DAY, MINUTE, Clock
 from mailwright.domain.errors import MailwrightError, NotDurable
 from mailwright.domain.retention import MIN_DAYS, RetentionCount, RetentionKind, RetentionRule
@@ -20,8 +21,10 @@ from mailwright.outbox.retention import Retention, RetentionServices
 from mailwright.outbox.retention_rules import list_rules
 from mailwright.outbox.tallies import EventTallier
 from mailwright.storage.database import Database
+from mailwright.storage.hot import Runner
 from mailwright.storage.partitions import drop_empty_partitions
 from mailwright.storage.reclaim import release_pages
+from mailwright.storage.stored_files import delete_files
 
 log = logger(__name__)
 
@@ -38,9 +41,11 @@ VACUUM_PAGES: Final = 500
 
 
 def make_retention(settings: Settings, database: Database, clock: Clock) -> Retention:
-    def delete_import_files(import_ids: Sequence[str]) -> None:
-        for import_id in import_ids:
-            report_path(settings.imports, import_id).unlink(missing_ok=True)
+    async def delete_import_files(tx: Runner, import_ids: Sequence[str]) -> None:
+        names = [report_name(import_id) for import_id in import_ids]
+        await delete_files(tx, [PREFIX + name for name in names])
+        for name in names:
+            (settings.imports / name).unlink(missing_ok=True)
 
     return Retention(
         RetentionServices(

@@ -69,12 +69,12 @@ def s3_settings(settings: Settings) -> S3Settings | None:
 
 
 class S3Images:
-    """The files in a bucket. Files that are still in the folder, from before the bucket was set up, are served too."""
+    """The files in a bucket. Those from before the bucket was set up are served from their `earlier` place."""
 
-    def __init__(self, settings: S3Settings, clock: Clock, folder: ImageFiles) -> None:
+    def __init__(self, settings: S3Settings, clock: Clock, earlier: ImageFiles) -> None:
         self._settings = settings
         self._clock = clock
-        self._folder = folder
+        self._earlier = earlier
         self._http = HttpClient(connections=8)
         self._signer = AwsSigner("s3", settings.region)
         self._keys = AwsKeyChain(clock, _given_keys(settings))
@@ -90,7 +90,7 @@ class S3Images:
             raise self._unavailable(_reason(response))
 
     async def read(self, name: str) -> bytes | None:
-        if (kept := await self._folder.read(name)) is not None:
+        if (kept := await self._earlier.read(name)) is not None:
             return kept
         response = await self._request("GET", name)
         if response.status == 200:
@@ -109,7 +109,7 @@ class S3Images:
         response = await self._request("DELETE", name)
         if response.status not in (200, 204, 404):
             raise self._unavailable(_reason(response))
-        await self._folder.remove(name)
+        await self._earlier.remove(name)
 
     async def check(self) -> None:
         """Write, read and delete a small file, and load it like a recipient. Raises `ImagesUnavailable`."""

@@ -52,6 +52,7 @@ from mailwright.audience.erasure import PendingErasures
 from mailwright.audience.erasure_record import ErasureRecord
 from mailwright.audience.forms import Forms
 from mailwright.audience.importing.imports import Imports
+from mailwright.audience.importing.upload_files import StoredUploads
 from mailwright.audience.importing.uploads import ImportUploads
 from mailwright.audience.list_removal import ListRemoval
 from mailwright.audience.status import SoftBounces
@@ -503,7 +504,8 @@ def _make_oidc(settings: Settings, clock: Clock) -> OidcClient | None:
 def _import_uploads(settings: Settings, clock: Clock, database: Database) -> ImportUploads:
     double_opt_in = partial(make_double_opt_in, settings, database, clock)
     imports = Imports(database, clock, largest=settings.import_bytes, double_opt_in=double_opt_in)
-    return ImportUploads(imports, clock, settings.imports, largest=settings.import_bytes)
+    files = None if database.dialect == "sqlite" else StoredUploads(database, clock, settings.imports)
+    return ImportUploads(imports, clock, settings.imports, largest=settings.import_bytes, files=files)
 
 
 def _link_secrets(settings: Settings) -> tuple[str | None, tuple[str, ...]]:

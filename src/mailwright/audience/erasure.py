@@ -24,8 +24,9 @@ from mailwright.audience.enrolments import end_of_contact
 from mailwright.audience.erasure_record import ErasureRecord, digest_of
 from mailwright.audience.erasure_state import Erasure, ErasureState, find_pending
 from mailwright.audience.external_ids import delete_external_ids
-from mailwright.audience.importing.report import move_reports, redact_address, report_path
+from mailwright.audience.importing.report import move_reports, redact_address, redact_stored_address, report_name
 from mailwright.audience.importing.store import ERASURE
+from mailwright.audience.importing.upload_files import PREFIX
 from mailwright.audience.subscription_events import CONTACT_KEY
 from mailwright.audience.suppressions import ALL_MESSAGES
 from mailwright.audience.suppressions import add_all as suppress_all
@@ -57,6 +58,7 @@ from mailwright.outbox.in_doubt import RESOLUTION_PERIOD
 from mailwright.outbox.settle import NO_MESSAGE, append_events, event_row
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
+from mailwright.storage.stored_files import list_files
 from mailwright.storage.tables import (
     campaign_runs,
     contact_tags,
@@ -230,10 +232,12 @@ async def _delete(
             return Erasure(address, ErasureState.ERASED, now, now)
         found = await _search(tx, tenant_id, address)
         import_rows = await tx.execute(select(imports.c.import_id).where(imports.c.tenant_id == tenant_id))
+    # Redact the reports first. If the erasure fails afterwards, only the address is missing from the reports.
+    report_names = [report_name(row.import_id) for row in import_rows]
+    for name in {PREFIX + name for name in report_names}.intersection(await list_files(database, PREFIX)):
+        await redact_stored_address(database, name, address)
     if imports_folder is not None:
-        # Redact the reports first. If the erasure fails afterwards, only the address is missing from the reports.
-        report_paths = [report_path(imports_folder, row.import_id) for row in import_rows]
-        report_paths += move_reports(imports_folder, tenant_id)
+        report_paths = [imports_folder / name for name in report_names] + move_reports(imports_folder, tenant_id)
         await asyncio.to_thread(_redact_reports, report_paths, address)
     async with database.write() as tx:
         await _lock_imports(tx, tenant_id)

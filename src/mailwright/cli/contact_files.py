@@ -24,6 +24,7 @@ from mailwright.audience.importing.columns import SKIPPED
 from mailwright.audience.importing.file_format import DELIMITER_NAMES
 from mailwright.audience.importing.imports import Import, Imports
 from mailwright.audience.importing.plan import ImportOptions, ImportPreview
+from mailwright.audience.importing.report import ReportFile
 from mailwright.audience.importing.spreadsheets import as_csv
 from mailwright.audience.importing.value_formats import LABELS, ColumnFormat
 from mailwright.cli import remote
@@ -173,7 +174,7 @@ async def _run(imports: Imports, begun: Import, file: Path, report: Path) -> Imp
     for warning in begun.plan.warnings:
         aside.print(warning, markup=False)
     with import_progress(begun.size_bytes, begun.read_bytes, begun.records) as show:
-        async for done in imports.run(begun, file, report):
+        async for done in imports.run(begun, file, ReportFile(report)):
             show(done.read_bytes, done.records)
     return done
 

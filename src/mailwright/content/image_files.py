@@ -3,10 +3,19 @@
 import asyncio
 import os
 import secrets
+from contextlib import suppress
+from io import BytesIO
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
+from sqlalchemy.exc import IntegrityError
+
+from mailwright.domain.clock import Clock
 from mailwright.domain.errors import MailwrightError
+from mailwright.storage.database import Database
+from mailwright.storage.stored_files import delete_files, is_stored, list_files, read_file, store_file
+
+_PREFIX: Final = "images/"
 
 
 class ImagesUnavailable(MailwrightError):
@@ -70,6 +79,43 @@ class ImageFolder:
 
     async def close(self) -> None:
         """Do nothing: a folder needs no connection."""
+
+
+class StoredImages:
+    """The files in the database, for several machines. Files that are still in the folder are served too."""
+
+    def __init__(self, database: Database, clock: Clock, folder: ImageFolder) -> None:
+        self._database = database
+        self._clock = clock
+        self._folder = folder
+
+    @property
+    def base_url(self) -> str | None:
+        return None
+
+    async def write(self, name: str, content: bytes, media_type: str) -> None:
+        if not await is_stored(self._database, _PREFIX + name):
+            with suppress(IntegrityError):  # Another process has stored it at the same time.
+                await store_file(self._database, _PREFIX + name, BytesIO(content), self._clock.now())
+
+    async def read(self, name: str) -> bytes | None:
+        stored = await read_file(self._database, _PREFIX + name)
+        return await self._folder.read(name) if stored is None else stored
+
+    async def exists(self, name: str) -> bool:
+        return await is_stored(self._database, _PREFIX + name) or await self._folder.exists(name)
+
+    async def remove(self, name: str) -> None:
+        await self._database.transact(lambda tx: delete_files(tx, [_PREFIX + name]))
+        await self._folder.remove(name)
+
+    async def close(self) -> None:
+        """Do nothing: the database is closed by its owner."""
+
+
+async def list_stored_images(database: Database) -> list[str]:
+    """Return the names of the images in the database."""
+    return [name.removeprefix(_PREFIX) for name in await list_files(database, _PREFIX)]
 
 
 def write_image(file: Path, content: bytes) -> None:

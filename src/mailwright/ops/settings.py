@@ -545,7 +545,11 @@ class Settings(_ProviderFields, BaseSettings):
         ),
     ] = 1000
     images: Annotated[
-        Path, Field(alias="MAILWRIGHT_IMAGES", description="Folder of uploaded images, shared by all processes.")
+        Path,
+        Field(
+            alias="MAILWRIGHT_IMAGES",
+            description="Folder of uploaded images. With PostgreSQL they are in the database.",
+        ),
     ] = Path("var/images")
     images_s3_bucket: Annotated[
         str | None,
@@ -585,7 +589,11 @@ class Settings(_ProviderFields, BaseSettings):
 
     imports: Annotated[
         Path,
-        Field(alias="MAILWRIGHT_IMPORTS", description="Folder of uploaded contact files and their import reports."),
+        Field(
+            alias="MAILWRIGHT_IMPORTS",
+            description="Folder of uploaded contact files and their import reports. With PostgreSQL they are in the "
+            "database, and the folder has copies while they are read.",
+        ),
     ] = Path("var/imports")
     import_limit_mb: Annotated[
         PositiveInt,

@@ -4,7 +4,7 @@ A batch is one transaction: it deletes the rows, counts them as tombstones, and 
 interrupted pass continues at the position of its last batch.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
@@ -110,7 +110,7 @@ class RetentionServices:
     soft_bounce_days: int
     export_folder: Path | None = None
     exports_parquet: bool = False
-    delete_import_files: Callable[[Sequence[str]], None] = lambda import_ids: None
+    delete_import_files: Callable[[Runner, Sequence[str]], Awaitable[None]] | None = None
 
 
 class Retention:
@@ -233,9 +233,10 @@ class Retention:
             rows = await tx.run(old, **self._old_values(rule), limit=limit)
             keys = {"keys": [(row.id,) for row in rows]}
             deleted = await self._delete(tx, rule, *((each, keys) for each in deletions)) if rows else 0
-            if rule.kind is RetentionKind.IMPORTS:
+            delete_files = self._services.delete_import_files
+            if rule.kind is RetentionKind.IMPORTS and delete_files is not None:
                 # Before the commit: a file without its row would never be deleted.
-                self._services.delete_import_files([row.import_id for row in rows])
+                await delete_files(tx, [row.import_id for row in rows])
             return await self._record(tx, rule, rows, deleted), len(rows) < limit
 
         recorded, is_last = await self._database.transact(work)

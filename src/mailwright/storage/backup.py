@@ -7,12 +7,13 @@ from sqlalchemy import Column, Connection, MetaData, Table, delete, insert, insp
 
 from mailwright.storage.backup_file import BackupInvalid, BackupWriter, TableRows, decoded
 from mailwright.storage.database import Database, Transaction
-from mailwright.storage.tables import installation, metadata, schema_revisions, sessions, tenants, workers
+from mailwright.storage.tables import installation, metadata, schema_revisions, sessions, stored_files, tenants, workers
 
 _PAGE: Final = 2_000
-# Tables that a backup leaves out: running processes and dashboard sessions would be stale after a restore, and the
-# header states the revision of the schema.
-_LEFT_OUT: Final = frozenset({workers.name, sessions.name, schema_revisions.name})
+# Tables that a restore does not change: the header states the revision of the schema, and files are restored as files.
+_KEPT: Final = frozenset({schema_revisions.name, stored_files.name})
+# Tables that a backup leaves out: running processes and dashboard sessions would be stale after a restore.
+_LEFT_OUT: Final = _KEPT | {workers.name, sessions.name}
 # The maximum number of rows in the tables of a new database. `installation` has entries that processes write about
 # themselves.
 _INITIAL_ROWS: Final = {tenants.name: 1, installation.name: 100}
@@ -41,9 +42,9 @@ async def has_content(database: Database) -> bool:
 
 
 def load_tables(connection: Connection, parts: Iterable[TableRows]) -> None:
-    """Replace the content of all tables except the record of the schema, in the caller's transaction."""
+    """Replace the content of all tables but `_KEPT`, in the caller's transaction."""
     # The backup may have an older schema, with fewer tables.
-    names = sorted({*inspect(connection).get_table_names()} & {*metadata.tables} - {schema_revisions.name})
+    names = sorted({*inspect(connection).get_table_names()} & {*metadata.tables} - _KEPT)
     if connection.dialect.name == "postgresql":  # Nothing is read or accepted until the transaction ends.
         connection.execute(text(f"LOCK TABLE {', '.join(names)} IN ACCESS EXCLUSIVE MODE"))
     tables = _existing(connection, names)

@@ -661,6 +661,16 @@ images = Table(
     UniqueConstraint("tenant_id", "name"),
 )
 
+# Files that all machines need, in parts: images, uploaded files and import reports of installations on PostgreSQL.
+stored_files = Table(
+    "stored_files",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("position", BigInteger, primary_key=True, autoincrement=False),  # of the part's first byte
+    Column("content", LargeBinary, nullable=False),
+    Column("stored_at", Timestamp, nullable=False),
+)
+
 # Emails that applications composed themselves: the bytes as sent, stored once for all recipients. `digest` is the key
 # of `RawContent`: the SHA-256, and in front of it the time if the email is small.
 raw_contents = Table(

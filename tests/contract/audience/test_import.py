@@ -19,6 +19,7 @@ from mailwright.audience.importing.columns import InvalidColumns
 from mailwright.audience.importing.file_format import FileFormat, FileUnreadable
 from mailwright.audience.importing.imports import Import, ImportRunsElsewhere, Imports
 from mailwright.audience.importing.plan import ImportOptions
+from mailwright.audience.importing.report import ReportFile
 from mailwright.audience.importing.rows import ContactRow, RefusedRow
 from mailwright.audience.lists import UnknownList
 from mailwright.audience.status import ContactStatusService
@@ -48,7 +49,7 @@ def a_file(folder: Path, *lines: str, name: str = "people.csv", encoding: str = 
 async def import_(imports: Imports, path: Path, report: Path | None = None, **purpose: Any) -> Import:
     wanted = ImportOptions(**{"list_key": NEWS, **purpose})
     started = await imports.begin(1, path, wanted)
-    return [done async for done in imports.run(started, path, report)][-1]
+    return [done async for done in imports.run(started, path, report and ReportFile(report))][-1]
 
 
 def counts(done: Import) -> tuple[int, int, int, int]:
@@ -164,10 +165,10 @@ async def test_repeated_rows_count_each_contact_once(
     # A row of a later batch repeats the address too, also after an interruption.
     path = a_file(tmp_path, "email,plan", *rows, "ada@example.com,2", name="more.csv")
     started = await imports.begin(1, path, ImportOptions(NEWS))
-    batches = imports.run(started, path, report)
+    batches = imports.run(started, path, ReportFile(report))
     cut = await anext(batches)
     await batches.aclose()
-    done = [each async for each in imports.run(await imports.find(1, cut.import_id), path, report)][-1]
+    done = [each async for each in imports.run(await imports.find(1, cut.import_id), path, ReportFile(report))][-1]
     assert (counts(done), done.repeated) == ((0, 0, 3, 0), 3)
     assert lines_of(report)[-1] == ["7", "ada@example.com", "repeated", "the same address as on an earlier line"]
 
@@ -240,7 +241,7 @@ async def test_interrupted_import_continues_where_it_stopped(
     path = a_file(tmp_path, "email", *(f"reader{number}@example.com" for number in range(95)), "oops")
     report = tmp_path / "report.csv"
     started = await imports.begin(1, path, ImportOptions(NEWS))
-    batches = imports.run(started, path, report)
+    batches = imports.run(started, path, ReportFile(report))
     for _ in range(3):
         cut = await anext(batches)
     await batches.aclose()
@@ -250,7 +251,7 @@ async def test_interrupted_import_continues_where_it_stopped(
         file.write(b"32,half a li")
     again = await imports.begin(1, path, ImportOptions(NEWS))
     assert (again.import_id, again.records >= 30) == (started.import_id, True)
-    done = [each async for each in imports.run(again, path, report)][-1]
+    done = [each async for each in imports.run(again, path, ReportFile(report))][-1]
     assert (counts(done), done.finished_at is not None) == ((95, 0, 0, 1), True)
     assert [line[0] for line in lines_of(report)] == [str(number) for number in range(2, 98)]
     async with database.read() as tx:

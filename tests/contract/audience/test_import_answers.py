@@ -13,6 +13,7 @@ from mailwright.audience.double_opt_in import ConfirmationLinks, DoubleOptIn
 from mailwright.audience.importing.columns import suggest_target
 from mailwright.audience.importing.imports import Import, Imports
 from mailwright.audience.importing.plan import ImportOptions
+from mailwright.audience.importing.report import ReportFile
 from mailwright.audience.importing.subscription_answers import SubscriptionAnswer, read_answer
 from mailwright.audience.legal_basis import LegalBasis, LegalBasisRecord
 from mailwright.audience.objections import find_objections
@@ -66,7 +67,7 @@ async def import_(imports: Imports, path: Path, **options: Any) -> tuple[Import,
     """Import a file. Return the import, and the remark about each address in its report."""
     report = path.with_suffix(".report.csv")
     started = await imports.begin(DEFAULT_TENANT, path, ImportOptions(**{"list_key": NEWS, **options}), continues=False)
-    done = [each async for each in imports.run(started, path, report)][-1]
+    done = [each async for each in imports.run(started, path, ReportFile(report))][-1]
     with report.open(newline="", encoding="utf-8") as file:
         return done, {line[1]: line[3] for line in list(csv.reader(file))[1:]}
 

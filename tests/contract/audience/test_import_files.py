@@ -19,6 +19,7 @@ from mailwright.audience.export import ExportSelection
 from mailwright.audience.filter_sql import filter_clause
 from mailwright.audience.importing.imports import Import, Imports
 from mailwright.audience.importing.plan import ImportOptions
+from mailwright.audience.importing.report import ReportFile
 from mailwright.audience.importing.spreadsheets import as_csv
 from mailwright.domain.clock import ManualClock
 from mailwright.storage.database import Database
@@ -45,7 +46,7 @@ async def api(database: Database, clock: ManualClock, tmp_path: Path) -> AsyncIt
 async def import_(database: Database, clock: ManualClock, path: Path, **options: Any) -> tuple[Import, list[list[str]]]:
     imports, report = Imports(database, clock), path.with_suffix(".report")
     started = await imports.begin(1, path, ImportOptions(**options))
-    done = [each async for each in imports.run(started, path, report)][-1]
+    done = [each async for each in imports.run(started, path, ReportFile(report))][-1]
     with report.open(newline="", encoding="utf-8") as file:
         return done, list(csv.reader(file))[1:]
 

@@ -17,6 +17,7 @@ import pytest
 from sqlalchemy import delete, insert, select, update
 
 from mailwright.app.backups import RESERVED_BYTES, Backup, audit_of, back_up
+from mailwright.app.images import own_image_files
 from mailwright.app.restore_checks import make_guard
 from mailwright.app.restoring import Restored, restore
 from mailwright.app.retention import RetentionSweep
@@ -524,7 +525,12 @@ async def test_images_come_back_and_old_backups_are_deleted(
     assert len(written.deleted) == 1
     (folder / "images" / "ab12.png").unlink()
     assert (await restored(engine.url, clock, written.file)).images == 1
-    assert (folder / "images" / "ab12.png").read_bytes() == b"\x89PNG"
+    database = Database(engine.url)
+    images = own_image_files(_settings(engine.url, folder), database, clock)
+    assert await images.read("ab12.png") == b"\x89PNG"
+    await database.close()
+    again = await backed_up(engine.url, clock, folder / "again.mwbackup")
+    assert again.contents.files == 1
 
 
 async def test_full_disk_leaves_no_file(

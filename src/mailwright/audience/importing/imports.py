@@ -33,7 +33,7 @@ from mailwright.audience.importing.plan import (
 )
 from mailwright.audience.importing.records import Record, RecordReader
 from mailwright.audience.importing.repeats import MAX_COMPARED
-from mailwright.audience.importing.report import ImportReport, ReportLine, format_report_lines
+from mailwright.audience.importing.report import ImportReport, ReportLine, append_lines, format_report_lines
 from mailwright.audience.importing.rows import ContactRow, RowReader, despite_file
 from mailwright.audience.importing.store import (
     ANSWER_COUNTS,
@@ -205,7 +205,9 @@ class Imports:
                 )
         return await self.find(tenant_id, str(values["import_id"]))
 
-    async def run(self, started: Import, path: Path, report: Path | None = None) -> AsyncGenerator[Import, None]:
+    async def run(
+        self, started: Import, path: Path, report: ImportReport | None = None
+    ) -> AsyncGenerator[Import, None]:
         """Run to the end and yield the progress after each batch. An interrupted run can be continued later."""
         if started.finished_at is not None:
             return
@@ -218,7 +220,7 @@ class Imports:
             current, batch = started, await asyncio.to_thread(next, batches, None)
             while batch is not None:
                 # Read the next batch while the database stores this one.
-                storing = asyncio.ensure_future(self._store(current, batch, ImportReport(report)))
+                storing = asyncio.ensure_future(self._store(current, batch, report))
                 try:
                     following = await asyncio.to_thread(next, batches, None)
                 finally:
@@ -228,7 +230,7 @@ class Imports:
         if current.plan.asks:
             async for progress in self._ask(current):
                 yield progress
-        yield await self._finish(current, ImportReport(report))
+        yield await self._finish(current, report)
 
     async def find(self, tenant_id: int, import_id: str) -> Import:
         rows = await self._select(imports.c.tenant_id == tenant_id, imports.c.import_id == import_id)
@@ -280,7 +282,7 @@ class Imports:
             list_key=options.list_key,
         )
 
-    async def _store(self, current: Import, batch: _ImportBatch, report: ImportReport) -> Import:
+    async def _store(self, current: Import, batch: _ImportBatch, report: ImportReport | None) -> Import:
         now = self._clock.now()
         return await self._database.transact(lambda tx: _store(tx, current, batch, report, now))
 
@@ -321,12 +323,12 @@ class Imports:
                 return
             yield current
 
-    async def _finish(self, current: Import, report: ImportReport) -> Import:
+    async def _finish(self, current: Import, report: ImportReport | None) -> Import:
         now = self._clock.now()
-        length = report.write(0, b"") if current.records == 0 else current.report_bytes
         ended: dict[str, Any] = {"finished_at": now, "updated_at": now, "read_bytes": current.size_bytes}
-        ended["report_bytes"] = length
         async with self._database.write() as tx:
+            if current.records == 0:
+                ended["report_bytes"] = await append_lines(report, tx, 0, b"", now)
             await tx.execute(update(imports).where(imports.c.id == current.id).values(**ended))
         return replace(current, **ended)
 
@@ -396,7 +398,7 @@ def _make_batch(
     )
 
 
-async def _store(tx: Runner, current: Import, batch: _ImportBatch, report: ImportReport, now: Instant) -> Import:
+async def _store(tx: Runner, current: Import, batch: _ImportBatch, report: ImportReport | None, now: Instant) -> Import:
     if [row.records for row in await tx.run(LOCK_IMPORT, id=current.id)] != [current.records]:
         raise ImportRunsElsewhere
     plan = current.plan
@@ -421,7 +423,7 @@ async def _store(tx: Runner, current: Import, batch: _ImportBatch, report: Impor
         current,
         records=batch.records,
         read_bytes=batch.read_bytes,
-        report_bytes=report.write(current.report_bytes, content),
+        report_bytes=await append_lines(report, tx, current.report_bytes, content, now),
         updated_at=now,
         **{outcome.value: getattr(current, outcome.value) + counts[outcome] for outcome in _COUNTED},
         **{name: getattr(current, name) + result.counts[name] for name in ANSWER_COUNTS},

@@ -4,42 +4,69 @@ The valid length of the file is stored with the batch. Bytes after that length c
 and are overwritten.
 """
 
+import asyncio
 import csv
 import io
 import mmap
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, Protocol
 
 from mailwright.audience.csv_cells import escape_formula, unescape_formula
 from mailwright.audience.importing.store import RowOutcome
+from mailwright.domain.clock import Instant
+from mailwright.storage.database import Database
+from mailwright.storage.hot import Runner
+from mailwright.storage.stored_files import add_part, overwrite_part, read_parts
 
 HEADER: Final = ("line", "email", "outcome", "why")
 MAX_EMAIL_SHOWN: Final = 254
+_CHUNK_BYTES: Final = 256 * 1024
 MOVE_REPORT: Final = "report.csv"
 ReportLine = tuple[int, str, str, str]
 # The number of the line in the imported file, the address as written, and the reason.
 RefusedLine = tuple[int, str, str]
 
 
-class ImportReport:
-    """Writes report lines to a file. If the path is None, it only counts their bytes."""
+class ImportReport(Protocol):
+    """Where the lines of a report are written."""
 
-    def __init__(self, path: Path | None) -> None:
+    async def write(self, tx: Runner, at: int, content: bytes, now: Instant) -> None:
+        """Write at a position, in the transaction of the batch."""
+
+
+class ReportFile:
+    """A report in a file of this machine."""
+
+    def __init__(self, path: Path) -> None:
         self._path = path
 
-    def write(self, at: int, lines: bytes) -> int:
-        """Write at a position and return the new length."""
-        if self._path is None:
-            return at
-        content = lines if at else _csv_line(HEADER).encode() + lines
+    async def write(self, tx: Runner, at: int, content: bytes, now: Instant) -> None:
         with self._path.open("r+b" if at and self._path.exists() else "wb") as file:
             file.seek(at)
             file.truncate()
             file.write(content)
-        return at + len(content)
+
+
+class StoredReport:
+    """A report in the database, where all machines can read it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    async def write(self, tx: Runner, at: int, content: bytes, now: Instant) -> None:
+        await add_part(tx, self._name, at, content, now)
+
+
+async def append_lines(report: ImportReport | None, tx: Runner, at: int, lines: bytes, now: Instant) -> int:
+    """Append lines to a report of this length, and return its new length. The first ones follow the titles."""
+    if report is None:
+        return at
+    content = lines if at else _csv_line(HEADER).encode() + lines
+    await report.write(tx, at, content, now)
+    return at + len(content)
 
 
 def format_report_lines(lines: Iterable[ReportLine]) -> bytes:
@@ -67,9 +94,17 @@ def read_refused(path: Path, length: int, limit: int) -> list[RefusedLine]:
         return list(islice(refused, limit))
 
 
-def report_path(folder: Path, import_id: str) -> Path:
-    """Return the path of the report of an upload."""
-    return folder / f"{import_id}.report.csv"
+async def read_beginning(path: Path, length: int) -> AsyncIterator[bytes]:
+    """Read only the first `length` bytes, because the import may still be appending to the file."""
+    with await asyncio.to_thread(path.open, "rb") as file:
+        while length > 0 and (chunk := await asyncio.to_thread(file.read, min(_CHUNK_BYTES, length))):
+            length -= len(chunk)
+            yield chunk
+
+
+def report_name(import_id: str) -> str:
+    """Return the name of the report of an uploaded file."""
+    return f"{import_id}.report.csv"
 
 
 def move_reports(folder: Path, tenant_id: int) -> list[Path]:
@@ -79,12 +114,25 @@ def move_reports(folder: Path, tenant_id: int) -> list[Path]:
 
 def redact_address(path: Path, address: str) -> None:
     """Overwrite an address with stars, ignoring case. The length must not change, because it is stored."""
-    whole = re.compile(rb"(?<![\w.+-])" + re.escape(address.encode()) + rb"(?![\w-]|\.\w)", re.IGNORECASE)
     if not path.exists() or path.stat().st_size == 0:
         return
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as content:
-        for begin, end in [match.span() for match in whole.finditer(content)]:
-            content[begin:end] = b"*" * (end - begin)
+        _overwrite(content, address)
+
+
+async def redact_stored_address(database: Database, name: str, address: str) -> None:
+    """Overwrite an address in a report in the database. A line is never in two parts."""
+    async for position, stored in read_parts(database, name):
+        content = bytearray(stored)
+        _overwrite(content, address)
+        if content != stored:
+            await overwrite_part(database, name, position, bytes(content))
+
+
+def _overwrite(content: mmap.mmap | bytearray, address: str) -> None:
+    whole = re.compile(rb"(?<![\w.+-])" + re.escape(address.encode()) + rb"(?![\w-]|\.\w)", re.IGNORECASE)
+    for begin, end in [match.span() for match in whole.finditer(content)]:
+        content[begin:end] = b"*" * (end - begin)
 
 
 def _lines(file: BinaryIO, length: int) -> Iterator[str]:

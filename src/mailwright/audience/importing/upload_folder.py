@@ -1,23 +1,23 @@
-"""The folder for uploads. It contains complete uploaded files, staged or being imported, and the import reports."""
+"""Receive uploads, and keep complete files: staged or being imported, and the import reports."""
 
 import asyncio
 import contextlib
 import re
 import secrets
-import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from mailwright.audience.importing.file_format import FileUnreadable
-from mailwright.audience.importing.report import report_path
 from mailwright.audience.importing.spreadsheets import ReadableFile, convert_spreadsheet, is_spreadsheet
+from mailwright.audience.importing.upload_files import UploadFiles
 from mailwright.domain.errors import NotFound
 
 # A staged file is deleted after this time.
 STAGED_SECONDS: Final = 6 * 3600
 
+_STAGED: Final = ".kept"
 _TOKEN: Final = re.compile(r"[0-9a-f]{32}")
 
 
@@ -28,13 +28,15 @@ class StagedFile:
 
 
 class UploadFolder:
-    def __init__(self, folder: Path, *, largest: int) -> None:
+    def __init__(self, folder: Path, files: UploadFiles, *, largest: int) -> None:
+        """Receive uploads in a folder of this machine, and keep complete ones in `files`."""
         self._folder = folder
+        self.files = files
         self._largest = largest
 
     @contextlib.asynccontextmanager
     async def receive(self, content: AsyncIterator[bytes]) -> AsyncIterator[ReadableFile]:
-        """Yield a complete upload. It is deleted after the block unless the block has renamed it."""
+        """Yield a complete upload. It is deleted after the block unless the block has kept it."""
         path = self._folder / f"{secrets.token_hex(16)}.part"
         await asyncio.to_thread(self._folder.mkdir, parents=True, exist_ok=True)
         try:
@@ -45,23 +47,23 @@ class UploadFolder:
 
     async def stage(self, tenant_id: int, content: AsyncIterator[bytes]) -> StagedFile:
         """Keep a file until the user has chosen how to import it."""
-        await asyncio.to_thread(self._delete_expired)
+        await self.files.remove_older(_STAGED, STAGED_SECONDS)
         token = secrets.token_hex(16)
         async with self.receive(content) as file:
-            await asyncio.to_thread(file.path.rename, self._staged_path(tenant_id, token))
+            await self.files.put(_staged_name(tenant_id, token), file.path)
         return StagedFile(token, file.other_sheets)
 
-    async def find_staged(self, tenant_id: int, token: str) -> Path:
-        path = self._staged_path(tenant_id, token) if _TOKEN.fullmatch(token) else None
-        if path is None or not await asyncio.to_thread(path.exists):
+    @contextlib.asynccontextmanager
+    async def opened_staged(self, tenant_id: int, token: str) -> AsyncIterator[Path]:
+        """Provide a staged file on this machine for the block."""
+        name = _staged_name(tenant_id, token)
+        if not _TOKEN.fullmatch(token) or not await self.files.exists(name):
             raise NotFound("The uploaded file has expired. Upload it again.")
-        return path
+        async with self.files.opened(name) as path:
+            yield path
 
-    def file_of(self, import_id: str) -> Path:
-        return self._folder / f"{import_id}.csv"
-
-    def report_of(self, import_id: str) -> Path:
-        return report_path(self._folder, import_id)
+    async def remove_staged(self, tenant_id: int, token: str) -> None:
+        await self.files.remove(_staged_name(tenant_id, token))
 
     async def _write(self, path: Path, content: AsyncIterator[bytes]) -> None:
         size = 0
@@ -86,12 +88,11 @@ class UploadFolder:
         finally:
             converted.unlink(missing_ok=True)
 
-    def _delete_expired(self) -> None:
-        """Delete expired files. Use the clock of the file system, because the file times come from it."""
-        for path in self._folder.glob("*.kept") if self._folder.is_dir() else ():
-            with contextlib.suppress(OSError):
-                if time.time() - path.stat().st_mtime > STAGED_SECONDS:
-                    path.unlink()
 
-    def _staged_path(self, tenant_id: int, token: str) -> Path:
-        return self._folder / f"{tenant_id}-{token}.kept"
+def import_name(import_id: str) -> str:
+    """Return the name of the file that an import reads."""
+    return f"{import_id}.csv"
+
+
+def _staged_name(tenant_id: int, token: str) -> str:
+    return f"{tenant_id}-{token}{_STAGED}"

@@ -10,8 +10,9 @@ from typing import Final
 from mailwright.audience.importing.file_format import FileUnreadable
 from mailwright.audience.importing.imports import Import, ImportRunsElsewhere, Imports
 from mailwright.audience.importing.plan import ImportOptions, ImportPreview, read_column_titles
-from mailwright.audience.importing.report import RefusedLine, read_refused
-from mailwright.audience.importing.upload_folder import StagedFile, UploadFolder
+from mailwright.audience.importing.report import RefusedLine, read_beginning, read_refused, report_name
+from mailwright.audience.importing.upload_files import FolderFiles, UploadFiles
+from mailwright.audience.importing.upload_folder import StagedFile, UploadFolder, import_name
 from mailwright.domain.clock import MINUTE, Clock, Instant
 from mailwright.domain.errors import NotDurable, NotFound
 from mailwright.ops.logs import logger
@@ -23,10 +24,14 @@ log = logger(__name__)
 
 
 class ImportUploads:
-    def __init__(self, imports: Imports, clock: Clock, folder: Path, *, largest: int) -> None:
+    def __init__(
+        self, imports: Imports, clock: Clock, folder: Path, *, largest: int, files: UploadFiles | None = None
+    ) -> None:
+        """Create the service. `files` keeps the files; without it, they are in the folder."""
         self._imports = imports
         self._clock = clock
-        self._folder = UploadFolder(folder, largest=largest)
+        self._files = FolderFiles(folder) if files is None else files
+        self._folder = UploadFolder(folder, self._files, largest=largest)
         self._one_at_a_time = asyncio.Lock()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._is_closing = False
@@ -55,16 +60,20 @@ class ImportUploads:
         return await self._folder.stage(tenant_id, content)
 
     async def preview_staged(self, tenant_id: int, token: str, options: ImportOptions) -> ImportPreview:
-        return await self._imports.preview(tenant_id, await self._folder.find_staged(tenant_id, token), options)
+        async with self._folder.opened_staged(tenant_id, token) as path:
+            return await self._imports.preview(tenant_id, path, options)
 
     async def staged_titles(self, tenant_id: int, token: str, encoding: str | None = None) -> tuple[str, ...]:
-        return await asyncio.to_thread(read_column_titles, await self._folder.find_staged(tenant_id, token), encoding)
+        async with self._folder.opened_staged(tenant_id, token) as path:
+            return await asyncio.to_thread(read_column_titles, path, encoding)
 
     async def receive_staged(
         self, tenant_id: int, token: str, options: ImportOptions, *, file_name: str, actor: str | None = None
     ) -> Import:
-        path = await self._folder.find_staged(tenant_id, token)
-        return await self._start(tenant_id, path, options, file_name, actor)
+        async with self._folder.opened_staged(tenant_id, token) as path:
+            started = await self._start(tenant_id, path, options, file_name, actor)
+        await self._folder.remove_staged(tenant_id, token)
+        return started
 
     async def find(self, tenant_id: int, import_id: str) -> Import:
         await self.resume_interrupted()
@@ -74,29 +83,29 @@ class ImportUploads:
         await self.resume_interrupted()
         return await self._imports.latest(tenant_id, limit=limit)
 
-    async def report(self, tenant_id: int, import_id: str) -> tuple[Path, int]:
-        """Return the report and its valid length. Bytes after that come from a batch that was not committed."""
+    async def report(self, tenant_id: int, import_id: str) -> AsyncIterator[bytes]:
+        """Return the content of the report, without the batch that is being imported."""
         found = await self._imports.find(tenant_id, import_id)
-        path = self._folder.report_of(found.import_id)
-        if not await asyncio.to_thread(path.exists):
+        if not await self._files.exists(report_name(found.import_id)):
             raise NotFound
-        return path, found.report_bytes
+        return self._read_report(found)
 
     async def refused_rows(self, tenant_id: int, import_id: str, *, limit: int) -> list[RefusedLine]:
         """Return the first refused rows, or none if the report is on another machine or was deleted."""
+        found = await self._imports.find(tenant_id, import_id)
         try:
-            path, length = await self.report(tenant_id, import_id)
+            async with self._files.opened(report_name(found.import_id)) as path:
+                return await asyncio.to_thread(read_refused, path, found.report_bytes, limit)
         except NotFound:
             return []
-        return await asyncio.to_thread(read_refused, path, length, limit)
 
     async def resume_interrupted(self) -> None:
-        """Continue imports that a stopped process left unfinished, if their files are on this machine."""
+        """Continue imports that a stopped process left unfinished, if this machine can read their files."""
         for unfinished in await self._imports.unfinished():
             is_stale = self._clock.now() - unfinished.updated_at >= STALE_AFTER
             if not is_stale or unfinished.import_id in self._tasks:
                 continue
-            if await asyncio.to_thread(self._folder.file_of(unfinished.import_id).exists):
+            if await self._files.exists(import_name(unfinished.import_id)):
                 self._run_in_background(unfinished)
 
     async def finish(self) -> None:
@@ -112,7 +121,7 @@ class ImportUploads:
         self, tenant_id: int, path: Path, options: ImportOptions, file_name: str, actor: str | None
     ) -> Import:
         started = await self._imports.begin(tenant_id, path, options, file_name=file_name, continues=False, actor=actor)
-        await asyncio.to_thread(path.rename, self._folder.file_of(started.import_id))
+        await self._files.put(import_name(started.import_id), path)
         self._run_in_background(started)
         return started
 
@@ -125,7 +134,7 @@ class ImportUploads:
                 is_done = await self._store(started)
             if is_done:
                 # Delete the file, because it is a copy of personal data that is no longer needed.
-                await asyncio.to_thread(self._folder.file_of(started.import_id).unlink, missing_ok=True)
+                await self._files.remove(import_name(started.import_id))
         except (NotDurable, ImportRunsElsewhere, FileUnreadable) as error:
             log.warning("import_stopped", import_id=started.import_id, reason=str(error))
         finally:
@@ -135,10 +144,18 @@ class ImportUploads:
         """Run the import. Return whether it is complete; False means that the process is closing."""
         if self._is_closing:
             return False
-        file, report = self._folder.file_of(started.import_id), self._folder.report_of(started.import_id)
-        async with contextlib.aclosing(self._imports.run(started, file, report)) as steps:
+        report = self._files.report(report_name(started.import_id))
+        async with (
+            self._files.opened(import_name(started.import_id)) as file,
+            contextlib.aclosing(self._imports.run(started, file, report)) as steps,
+        ):
             async for progress in steps:
                 log.debug("import_progress", import_id=progress.import_id, records=progress.records)
                 if self._is_closing and progress.finished_at is None:
                     return False
         return True
+
+    async def _read_report(self, found: Import) -> AsyncIterator[bytes]:
+        async with self._files.opened(report_name(found.import_id)) as path:
+            async for chunk in read_beginning(path, found.report_bytes):
+                yield chunk

@@ -18,7 +18,7 @@ from typing import Final
 from mailwright.audience import lists
 from mailwright.audience.importing.imports import Imports
 from mailwright.audience.importing.plan import ImportOptions
-from mailwright.audience.importing.report import HEADER
+from mailwright.audience.importing.report import HEADER, ReportFile
 from mailwright.audience.importing.store import RowOutcome
 from mailwright.audience.snooze import MAX_DAYS, snooze
 from mailwright.audience.status import StatusFact, apply_facts, bounce_fact, complaint_fact, unsubscribe_fact
@@ -188,7 +188,7 @@ class SwitchOvers:
         options = _options(wanted, file.list_key)
         begun = await imports.begin(wanted.tenant_id, file.path, options, file_name=name, actor=actor)
         report = file.path.with_suffix(".report")
-        async for _ in imports.run(begun, file.path, report):
+        async for _ in imports.run(begun, file.path, ReportFile(report)):
             pass
         return await asyncio.to_thread(_refusals, file, report)
 

@@ -10,7 +10,6 @@ from fastapi import APIRouter, Request
 from starlette.datastructures import UploadFile
 from starlette.responses import Response, StreamingResponse
 
-from mailwright.actions.imports import read_beginning
 from mailwright.app.wiring import Engine
 from mailwright.audience import lists
 from mailwright.audience.contact_fields import attribute_name_from_title
@@ -161,9 +160,9 @@ async def listen(request: Request, engine: EngineDep, visitor: ViewerDep, import
 @router.get("/{import_id}/report.csv")
 async def download_report(engine: EngineDep, visitor: ViewerDep, import_id: str) -> Response:
     """Download the same report as the API: one line per processed row."""
-    path, length = await engine.import_uploads.report(visitor.tenant_id, import_id)
+    content = await engine.import_uploads.report(visitor.tenant_id, import_id)
     headers = {"Content-Disposition": f'attachment; filename="import-{import_id}.csv"'}
-    return StreamingResponse(read_beginning(path, length), media_type="text/csv; charset=utf-8", headers=headers)
+    return StreamingResponse(content, media_type="text/csv; charset=utf-8", headers=headers)
 
 
 async def _result_values(request: Request, engine: Engine, visitor: Visitor, import_id: str) -> dict[str, Any]:

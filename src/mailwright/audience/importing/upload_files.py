@@ -1,0 +1,125 @@
+"""Where uploaded files and import reports are: in a folder of this machine, or in the database for several machines."""
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from pathlib import Path
+from shutil import copyfile
+from typing import Final, Protocol
+
+from mailwright.audience.importing.report import ImportReport, ReportFile, StoredReport
+from mailwright.domain.clock import SECOND, Clock
+from mailwright.domain.errors import NotFound
+from mailwright.storage.database import Database
+from mailwright.storage.stored_files import delete_files, delete_older, is_stored, read_parts, store_file
+
+PREFIX: Final = "imports/"  # of the names in the database
+
+
+class UploadFiles(Protocol):
+    """Files by name."""
+
+    async def put(self, name: str, path: Path) -> None:
+        """Take over a complete file."""
+
+    def opened(self, name: str) -> AbstractAsyncContextManager[Path]:
+        """Provide the file on this machine for the block, or raise NotFound."""
+        ...
+
+    async def exists(self, name: str) -> bool: ...
+
+    async def remove(self, name: str) -> None: ...
+
+    async def remove_older(self, suffix: str, seconds: int) -> None:
+        """Delete the files whose name ends like this after this time."""
+
+    def report(self, name: str) -> ImportReport: ...
+
+
+class FolderFiles:
+    """Files in a folder of this machine."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    async def put(self, name: str, path: Path) -> None:
+        await asyncio.to_thread(path.rename, self._folder / name)
+
+    @asynccontextmanager
+    async def opened(self, name: str) -> AsyncIterator[Path]:
+        if not await self.exists(name):
+            raise NotFound
+        yield self._folder / name
+
+    async def exists(self, name: str) -> bool:
+        return await asyncio.to_thread((self._folder / name).exists)
+
+    async def remove(self, name: str) -> None:
+        await asyncio.to_thread((self._folder / name).unlink, missing_ok=True)
+
+    async def remove_older(self, suffix: str, seconds: int) -> None:
+        """Use the clock of the file system, because the file times come from it."""
+        await asyncio.to_thread(self._remove_older, suffix, seconds)
+
+    def report(self, name: str) -> ImportReport:
+        return ReportFile(self._folder / name)
+
+    def _remove_older(self, suffix: str, seconds: int) -> None:
+        for path in self._folder.glob(f"*{suffix}") if self._folder.is_dir() else ():
+            with suppress(OSError):
+                if time.time() - path.stat().st_mtime > seconds:
+                    path.unlink()
+
+
+class StoredUploads:
+    """Files in the database. Those that are still in the folder, from an earlier version, are found too."""
+
+    def __init__(self, database: Database, clock: Clock, folder: Path) -> None:
+        self._database = database
+        self._clock = clock
+        self._folder = folder
+        self._here = FolderFiles(folder)
+
+    async def put(self, name: str, path: Path) -> None:
+        with await asyncio.to_thread(path.open, "rb") as file:
+            await store_file(self._database, PREFIX + name, file, self._clock.now())
+        await asyncio.to_thread(path.unlink)
+
+    @asynccontextmanager
+    async def opened(self, name: str) -> AsyncIterator[Path]:
+        if not await self.exists(name):
+            raise NotFound
+        await asyncio.to_thread(self._folder.mkdir, parents=True, exist_ok=True)
+        copy = self._folder / f"{secrets.token_hex(16)}.part"
+        try:
+            await self._copy(name, copy)
+            yield copy
+        finally:
+            await asyncio.to_thread(copy.unlink, missing_ok=True)
+
+    async def exists(self, name: str) -> bool:
+        return await is_stored(self._database, PREFIX + name) or await self._here.exists(name)
+
+    async def remove(self, name: str) -> None:
+        await self._database.transact(lambda tx: delete_files(tx, [PREFIX + name]))
+        await self._here.remove(name)
+
+    async def remove_older(self, suffix: str, seconds: int) -> None:
+        await delete_older(self._database, PREFIX, suffix, self._clock.now() - seconds * SECOND)
+        await self._here.remove_older(suffix, seconds)
+
+    def report(self, name: str) -> ImportReport:
+        return StoredReport(PREFIX + name)
+
+    async def _copy(self, name: str, copy: Path) -> None:
+        """Copy a file to this machine. An earlier version may have written the beginning of a report to the folder."""
+        if await self._here.exists(name):
+            await asyncio.to_thread(copyfile, self._folder / name, copy)
+        else:
+            await asyncio.to_thread(copy.touch)
+        with await asyncio.to_thread(copy.open, "r+b") as file:
+            async for position, content in read_parts(self._database, PREFIX + name):
+                file.seek(position)
+                await asyncio.to_thread(file.write, content)
