@@ -20,6 +20,11 @@ from tests.ports import free_port
 _PROGRAM: Final = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 needs_pgbouncer = pytest.mark.skipif(_PROGRAM is None, reason="there is no pgbouncer here")
 
+
+def is_pgbouncer_here() -> bool:
+    return _PROGRAM is not None
+
+
 # The defaults of PgBouncer, but for the pool: its connections are few, so that clients take turns with them.
 _SETTINGS: Final = """
 [databases]
@@ -55,7 +60,7 @@ def pgbouncer(url: str, mode: str, *, size: int = 8, further: str = "") -> Itera
         _wait_for(port, process, folder / "log")
         yield f"postgresql://postgres@127.0.0.1:{port}{urlsplit(url).path}"
     finally:
-        process.terminate()
+        process.kill()  # From 1.23 on, SIGTERM waits for its clients.
         process.wait()
         shutil.rmtree(folder)
 

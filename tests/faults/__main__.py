@@ -39,6 +39,7 @@ from tests.faults import (
     partitions,
     phases,
     poison,
+    poolers,
     provider_changes,
     repeats,
     rolling,
@@ -53,8 +54,10 @@ from tests.faults import (
 )
 from tests.faults.figures import Figures
 from tests.faults.stage import a_stage
+from tests.pgbouncer import is_pgbouncer_here, pgbouncer
 
 ENGINES = ("sqlite", "postgresql")
+SHARED_CONNECTIONS = 4  # Of all processes behind a pooler.
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +127,18 @@ async def upgraded_while_sending(_engine: str, **sizes: Any) -> Figures:
             return figures
         async with a_stage(await server.create_empty()) as stage:
             return await rolling.run(stage, previous, **sizes)
+
+
+async def behind_a_pooler(_engine: str, **sizes: Any) -> Figures:
+    if not is_pgbouncer_here():
+        figures = Figures()
+        figures.note("skipped", "PgBouncer is not installed")
+        return figures
+    with postgresql() as server:
+        url = await server.create()
+        with pgbouncer(url, "transaction", size=SHARED_CONNECTIONS) as address:
+            async with a_stage(address) as stage:
+                return await poolers.run(stage, url, connections=12, most_sessions=SHARED_CONNECTIONS, **sizes)
 
 
 async def standby_takes_over(_engine: str, **sizes: Any) -> Figures:
@@ -266,8 +281,8 @@ RUNS = (
         "vanishing",
         "machine of PostgreSQL vanishes",
         vanished_database,
-        long={"times": 6, "seconds": 30},
-        quick={"times": 2, "seconds": 12},
+        long={"times": 6, "seconds": 30, "bulk": 5_000, "transactional": 500},
+        quick={"times": 2, "seconds": 12, "bulk": 500, "transactional": 50},
         engines=POSTGRESQL,
     ),
     Run(
@@ -290,8 +305,16 @@ RUNS = (
         "failovers",
         "synchronous standby takes over",
         standby_takes_over,
-        long={"messages": 5_000},
-        quick={"messages": 300},
+        long={"bulk": 5_000, "transactional": 500},
+        quick={"bulk": 250, "transactional": 50},
+        engines=POSTGRESQL,
+    ),
+    Run(
+        "poolers",
+        "all processes share four connections of PgBouncer in transaction mode",
+        behind_a_pooler,
+        long={"bulk": 5_000, "transactional": 500},
+        quick={"bulk": 250, "transactional": 50},
         engines=POSTGRESQL,
     ),
     Run(

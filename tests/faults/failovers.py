@@ -36,12 +36,12 @@ class Pair:
         await self.standby.command("SELECT pg_promote()")
 
 
-async def run(stage: Stage, pair: Pair, *, messages: int) -> Figures:
-    figures = Figures()
+async def run(stage: Stage, pair: Pair, *, bulk: int, transactional: int) -> Figures:
+    figures, messages = Figures(), bulk + transactional
     await stage.open_sink(latency_seconds=0.02)
     credential = await stage.credential()
     api, port = await stage.api("--no-worker")
-    await stage.accept(messages)
+    await stage.accept_each(bulk, transactional)
     workers = [await stage.working(), await stage.working()]
     load = Load(port, credential)
     loading = asyncio.create_task(load.run())

@@ -10,7 +10,6 @@ from mailwright.domain.states import OPEN, Status
 from mailwright.outbox.audit_log import list_entries
 from mailwright.outbox.failover import Failover, load_failover
 from mailwright.outbox.sending_hold import HoldReason
-from tests.builders import a_message, a_newsletter
 from tests.engines import PostgresServer
 from tests.faults.books import standing
 from tests.faults.figures import Figures
@@ -118,7 +117,7 @@ async def run(
     await stage.open_sink(latency_seconds=2 * CONNECTIONS * (lost_seconds + 6) / (bulk + transactional))
     credential = await stage.credential()
     api, port = await stage.api("--no-worker")
-    await stage.accept_all([a_newsletter() for _ in range(bulk)] + [a_message() for _ in range(transactional)])
+    await stage.accept_each(bulk, transactional)
     workers = [await stage.working(**_machine(number, machines)) for number in range(2)]
     load = Load(port, credential)
     loading = asyncio.create_task(load.run())

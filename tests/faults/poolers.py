@@ -15,14 +15,16 @@ _SESSIONS = (
 )
 
 
-async def run(stage: Stage, server_url: str, *, messages: int, connections: int, most_sessions: int) -> Figures:
+async def run(
+    stage: Stage, server_url: str, *, bulk: int, transactional: int, connections: int, most_sessions: int
+) -> Figures:
     """Accept, send, back up and audit with a server and two workers. `most_sessions` is the limit at PostgreSQL."""
     figures = Figures()
     await stage.open_sink(latency_seconds=0.01)
     stage.settings["MAILWRIGHT_DATABASE_CONNECTIONS"] = str(connections)
     await stage.command("db", "upgrade")
     credential = await stage.credential()
-    await stage.accept(messages)
+    await stage.accept_each(bulk, transactional)
     await stage.database.close()
     watcher = await asyncpg.connect(server_url, server_settings={"application_name": "watcher"})
     # The server ends connections later than its clients. A pooler keeps them.
@@ -33,7 +35,7 @@ async def run(stage: Stage, server_url: str, *, messages: int, connections: int,
     load = Load(port, credential)
     loading = asyncio.create_task(load.run())
     most = 0
-    while sum(stage.received().values()) < messages + 50:
+    while sum(stage.received().values()) < bulk + transactional + 50:
         most = max(most, await watcher.fetchval(_SESSIONS))
         await asyncio.sleep(0.05)
         assert all(process.exit_code is None for process in (api, *workers))

@@ -120,7 +120,10 @@ class Stage:
     async def accept(self, messages: int, *, bulk_share: float = 0.5) -> None:
         """Accept messages; half are newsletters, which are held when in doubt, the others are resent once."""
         bulk = int(messages * bulk_share)
-        await self.accept_all([*(a_newsletter() for _ in range(bulk)), *(a_message() for _ in range(messages - bulk))])
+        await self.accept_each(bulk, messages - bulk)
+
+    async def accept_each(self, bulk: int, transactional: int) -> None:
+        await self.accept_all([*(a_newsletter() for _ in range(bulk)), *(a_message() for _ in range(transactional))])
 
     async def accept_all(self, messages: list[NewMessage]) -> None:
         for start in range(0, len(messages), ACCEPT_AT_ONCE):

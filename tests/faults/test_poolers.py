@@ -27,7 +27,7 @@ async def test_messages_pass_through_a_pooler_in_transaction_mode(url: str) -> N
     """All processes together share four connections of the server."""
     with pgbouncer(url, "transaction", size=4) as address:
         async with a_stage(address) as stage:
-            figures = await poolers.run(stage, url, messages=200, connections=12, most_sessions=4)
+            figures = await poolers.run(stage, url, bulk=100, transactional=100, connections=12, most_sessions=4)
             assert figures.misses == []
 
 
@@ -35,13 +35,13 @@ async def test_messages_pass_through_a_pooler_in_transaction_mode(url: str) -> N
 async def test_messages_pass_through_a_pooler_in_session_mode(url: str) -> None:
     with pgbouncer(url, "session", size=40) as address:
         async with a_stage(address) as stage:
-            figures = await poolers.run(stage, url, messages=200, connections=12, most_sessions=40)
+            figures = await poolers.run(stage, url, bulk=100, transactional=100, connections=12, most_sessions=40)
             assert figures.misses == []
 
 
 async def test_fewest_connections_are_enough(url: str) -> None:
     async with a_stage(url) as stage:
         figures = await poolers.run(
-            stage, url, messages=200, connections=FEWEST, most_sessions=FEWEST * PROCESSES + LISTENING
+            stage, url, bulk=100, transactional=100, connections=FEWEST, most_sessions=FEWEST * PROCESSES + LISTENING
         )
         assert figures.misses == []

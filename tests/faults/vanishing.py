@@ -65,11 +65,14 @@ def _run(*words: str) -> None:
     subprocess.run(words, check=True, capture_output=True)
 
 
-async def run(stage: Stage, far: FarServer, *, times: int, seconds: float) -> Figures:
+async def run(
+    stage: Stage, far: FarServer, *, times: int, seconds: float, bulk: int = 0, transactional: int = 0
+) -> Figures:
     figures = Figures()
     await stage.open_sink(latency_seconds=0.02)
     credential = await stage.credential()
     api, port = await stage.api("--no-worker")
+    await stage.accept_each(bulk, transactional)
     workers = [await stage.working(), await stage.working()]
     load = Load(port, credential)
     loading = asyncio.create_task(load.run())
@@ -93,7 +96,8 @@ async def run(stage: Stage, far: FarServer, *, times: int, seconds: float) -> Fi
     strange = [status for status in load.statuses if status not in ("200", "202", "503")]
     figures.none("answers other than 202, its replay, and 503", strange)
     figures.none("answered with 202 but not stored", [each for each in load.told.values() if each not in rows])
-    figures.expect("messages", len(rows), f"{len(load.told)} keys", when=len(rows) == len(load.told))
+    expected = len(load.told) + bulk + transactional
+    figures.expect("messages", len(rows), f"{expected} accepted", when=len(rows) == expected)
     figures.none("processes that did not survive", [str(code) for code in alive if code is not None])
     await compare(stage, figures)
     return figures

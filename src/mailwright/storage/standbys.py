@@ -8,7 +8,7 @@ import asyncio
 import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from sqlalchemy import Float, bindparam, text
@@ -24,13 +24,16 @@ _FRESH_SECONDS: Final = 1.0
 _LOOK_SECONDS: Final = 1.0
 
 # Every role sees the names of standbys and the waits of its own sessions. A backup is no standby.
+# Building an index beside writes is one statement with several commits, so its age says nothing about their waits.
 STANDBYS: Final = text(
-    "SELECT current_setting('synchronous_standby_names') AS names,"
+    "WITH waits AS (SELECT pid, query ILIKE '%INDEX CONCURRENTLY%' AS commits_often FROM pg_stat_activity"
+    " WHERE wait_event = 'SyncRep' AND usename = current_user AND datname = current_database()"
+    " AND query_start < clock_timestamp() - make_interval(secs => :seconds))"
+    " SELECT current_setting('synchronous_standby_names') AS names,"
     " ARRAY(SELECT application_name FROM pg_stat_replication"
     " WHERE application_name NOT IN ('pg_basebackup', 'pg_receivewal')) AS connected,"
-    " ARRAY(SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND usename = current_user"
-    " AND datname = current_database()"
-    " AND query_start < clock_timestamp() - make_interval(secs => :seconds)) AS waiting"
+    " ARRAY(SELECT pid FROM waits WHERE NOT commits_often) AS waiting,"
+    " ARRAY(SELECT pid FROM waits WHERE commits_often) AS waiting_briefly"
     # A write that takes WAIT_SECONDS began its commit somewhat later.
 ).bindparams(bindparam("seconds", callable_=lambda: 0.9 * WAIT_SECONDS, type_=Float()))
 _NAMES: Final = re.compile(r"^\s*(?:(?:FIRST|ANY)?\s*(\d+)\s*\((.*)\)|(.*))\s*$", re.IGNORECASE | re.DOTALL)
@@ -75,7 +78,8 @@ class Standbys:
 
 def standbys_from(rows: Sequence[Row[Any]]) -> Standbys:
     [row] = rows
-    return Standbys(row.names, tuple(row.connected), tuple(row.waiting))
+    found = Standbys(row.names, tuple(row.connected), tuple(row.waiting))
+    return replace(found, waiting=(*row.waiting, *row.waiting_briefly)) if found.is_missing else found
 
 
 class StandbyWatch:

@@ -33,6 +33,10 @@ IN_EFFECT = (
 )
 
 
+# From 1.21 on, PgBouncer keeps statements of its clients under names of its own.
+PREPARED = "SELECT name FROM pg_prepared_statements WHERE name <> '' AND name NOT LIKE 'PGBOUNCER_%'"
+
+
 @pytest.fixture
 async def url(postgres_server: PostgresServer) -> AsyncIterator[str]:
     url = await postgres_server.create()
@@ -87,7 +91,7 @@ async def test_no_setting_and_no_statement_stays_in_a_shared_connection(url: str
             await settings_in_effect(database)
             with psycopg.connect(address, autocommit=True, prepare_threshold=None) as other:
                 [[seqscan]] = other.execute("SELECT current_setting('enable_seqscan')")
-                prepared = other.execute("SELECT name FROM pg_prepared_statements WHERE name <> ''").fetchall()
+                prepared = other.execute(PREPARED).fetchall()
         finally:
             await database.close()
     assert (seqscan, prepared) == ("on", [])

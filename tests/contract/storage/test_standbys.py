@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import AsyncMock
 
+import asyncpg
 import pytest
 from sqlalchemy import text
 
@@ -16,7 +17,8 @@ from mailwright.domain.clock import ManualClock
 from mailwright.domain.errors import NotDurable
 from mailwright.domain.findings import Finding, Verdict
 from mailwright.storage.database import Database
-from mailwright.storage.standbys import StandbyMissing, Standbys, StandbyWatch
+from mailwright.storage.server_settings import find_standbys
+from mailwright.storage.standbys import StandbyMissing, Standbys, StandbyWatch, standbys_from
 from tests.api import Api, a_request, an_api
 from tests.builders import settings_for
 from tests.engines import PostgresServer, postgresql
@@ -136,6 +138,12 @@ async def test_write_that_waits_for_no_standby_is_not_ended(server: PostgresServ
         await tx.execute(text("SELECT pg_sleep(1.5)"))
 
 
+def a_row(
+    names: str, connected: tuple[str, ...], *, waiting: tuple[int, ...] = (), waiting_briefly: tuple[int, ...] = ()
+) -> Any:
+    return SimpleNamespace(names=names, connected=connected, waiting=waiting, waiting_briefly=waiting_briefly)
+
+
 def watch_of(*looks: Standbys | None) -> StandbyWatch:
     """Return a watch that gets these results. None is a server that does not respond."""
     left = iter(looks)
@@ -146,7 +154,7 @@ def watch_of(*looks: Standbys | None) -> StandbyWatch:
         await asyncio.sleep(0)
         if found is None:
             raise NotDurable
-        rows = [SimpleNamespace(names=found.names, connected=found.connected, waiting=found.waiting)]
+        rows = [a_row(found.names, found.connected, waiting=found.waiting)]
         yield SimpleNamespace(execute=AsyncMock(return_value=SimpleNamespace(rows=rows)))
 
     return StandbyWatch(read)
@@ -201,3 +209,19 @@ def test_required_standbys_are_counted(names: str, connected: tuple[str, ...], r
 def test_commit_that_waits_for_a_connected_standby_is_stuck() -> None:
     assert Standbys("*", ("a",), waiting=(1,)).is_missing
     assert not Standbys("", ("a",), waiting=(1,)).is_missing
+
+
+async def test_index_beside_writes_waits_only_if_the_standby_is_gone(
+    server: PostgresServer, url: str, api: Api
+) -> None:
+    """The statement has several commits, each of which may just be waiting for a confirmation."""
+    assert standbys_from([a_row("*", ("a",), waiting_briefly=(7,))]).waiting == ()
+    assert standbys_from([a_row("*", ("a",), waiting=(8,), waiting_briefly=(7,))]).waiting == (8, 7)
+    await lose_standby(server)
+    connection = await asyncpg.connect(url)
+    building = asyncio.create_task(connection.execute("CREATE INDEX CONCURRENTLY beside ON tenants (created_at)"))
+    while connection.get_server_pid() not in (await find_standbys(api.engine.database)).waiting:
+        assert not building.done()
+    connection.terminate()
+    with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+        await building
