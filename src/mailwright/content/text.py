@@ -5,7 +5,7 @@ lines. No tree is built, because walking a tree takes twice as long. The time is
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from html import unescape
 from operator import length_hint
@@ -14,6 +14,7 @@ from mailwright.content import text_lines
 from mailwright.content.attribute_entities import unescape_attribute
 from mailwright.content.style_rules import StyleRules, Styles, is_for_every_screen, is_hidden, styles_of
 from mailwright.content.text_lines import BREAK, COLUMN, LINK_END, LINK_START, LINK_TEXT, MARKS, NUMBER
+from mailwright.content.text_skeletons import HREF, Skeletons, Slot, Trace, unescaped, write_plain_link
 
 _UNREADABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _CONTROLS = bytes([*range(9), 11, 12, *range(14, 32)])
@@ -48,9 +49,6 @@ _LINK = re.compile(f"{LINK_START}([^{LINK_TEXT}]*){LINK_TEXT}([^{LINK_START}{LIN
 _BREAKS = re.compile(f"{BREAK}.")
 _FIRST_BREAKS = re.compile(rf"(?:\s|{BREAK}.)*+")
 _SCHEME = re.compile(r"^(?:https?://)?(?:www\.)?", re.IGNORECASE)
-# The beginning of nearly every link; the value is cut at the next quote.
-_HREF = 'a href="'
-_PLAIN_ADDRESSES = ("https://", "http://")
 _MAILTO = "mailto:"
 
 _RAW = frozenset(["style", "title", "script", "iframe", "template"])
@@ -68,6 +66,7 @@ _MAX_KNOWN = 2_048
 _MAX_VARIANTS = 4
 _LONGEST_KNOWN = 512
 _LONGEST_KNOWN_CSS = 65_536
+_LONGEST_KNOWN_HTML = 65_536
 # More style elements that hide something are not read.
 _MAX_SHEETS = 20
 
@@ -103,7 +102,34 @@ _NO_RULES = _Sheet("")
 
 def from_html(html: str) -> str:
     """Convert HTML to text. If the result is blank and no element hides text, only remove the tags instead."""
-    marked = _Reader(writes_addresses=True).mark(html)
+    return _from_marked(html, _mark(html))
+
+
+def from_unknown_html(html: str) -> str:
+    """Do the same as `from_html`, without what is known from emails with the same tags."""
+    return _from_marked(html, _Reader(writes_addresses=True).mark(_chunks(html)))
+
+
+def _mark(html: str) -> str:
+    """Return the text of HTML with marks."""
+    chunks = _chunks(html)
+    if len(html) > _LONGEST_KNOWN_HTML:
+        return _Reader(writes_addresses=True).mark(chunks)
+    marked = _skeletons.fill(chunks)
+    if marked is None:
+        marked = _Reader(writes_addresses=True).mark(chunks)
+        _skeletons.learn(chunks)
+    return marked
+
+
+def _chunks(html: str) -> list[str]:
+    for reserved in MARKS:
+        if reserved in html:
+            html = html.replace(reserved, "")
+    return html.split("<")
+
+
+def _from_marked(html: str, marked: str) -> str:
     text = text_lines.write(_LINK.sub(_write_link, marked).replace(LINK_END, ""))
     if LINK_START in marked and not text.strip():  # An email of images: their links are better than nothing.
         text = text_lines.write(_LINK.sub(_write_any_link, marked).replace(LINK_END, ""))
@@ -118,7 +144,7 @@ def from_html(html: str) -> str:
 
 def links(html: str) -> Iterator[tuple[str, str]]:
     """Yield the text and the address of every link that leads out of the email."""
-    for address, text in _LINK.findall(_Reader(writes_addresses=False).mark(html)):
+    for address, text in _LINK.findall(_Reader(writes_addresses=False).mark(_chunks(html))):
         yield _shown(text), address
 
 
@@ -135,15 +161,40 @@ class _Reader:
         self._is_style_late = False
         self._ends: dict[str, list[str]] = {}  # End marks of open elements, for names with a style.
 
-    def mark(self, html: str) -> str:
-        for reserved in MARKS:
-            if reserved in html:
-                html = html.replace(reserved, "")
-        whole = html.split("<")
-        chunks = iter(whole)
-        parts = self._parts
-        parts.append(_text(next(chunks)))
-        add, known = parts.append, self._known
+    def mark(self, chunks: Sequence[str]) -> str:
+        whole = [*chunks]
+        self._read_all(whole, iter(whole), self._parts.append)
+        if self._is_style_late:
+            return _Reader(writes_addresses=self._writes_addresses, sheet=self._sheet).mark(chunks)
+        return "".join(self._parts)
+
+    def trace(self, chunks: Sequence[str]) -> Trace | None:
+        """Return what each chunk added and which chunks can differ, or None if an email is read in two passes."""
+        whole, ends = [*chunks], []
+        left = iter(whole)
+
+        def add(part: str) -> None:
+            self._parts.append(part)
+            ends.append(len(whole) - length_hint(left))
+
+        self._read_all(whole, left, add)
+        if self._is_style_late:
+            return None
+        slots: dict[int, Slot] = {}
+        added = [""] * len(whole)
+        styled = max((number for number, chunk in enumerate(chunks) if chunk[:5].lower() == "style"), default=0)
+        start = 0
+        for part, end in zip(self._parts, ends, strict=True):
+            added[end - 1] = part
+            slots.update(_slots(chunks, start, end, part))
+            start = end
+        if self._css:  # The text before a style element decides whether the email is read again.
+            slots = {number: slot for number, slot in slots.items() if number > styled or not slot.is_shown}
+        return Trace(slots, added)
+
+    def _read_all(self, whole: list[str], chunks: Iterator[str], add: Callable[[str], None]) -> None:
+        add(unescaped(next(chunks)))
+        known = self._known
         for chunk in chunks:
             mark = known.get(chunk)
             if mark is not None:  # A tag without text, as most are.
@@ -152,23 +203,18 @@ class _Reader:
             tag, end, text = chunk.partition(">")
             mark = known.get(tag + end)
             if mark is not None:
-                add(mark)
-                add(unescape(text) if "&" in text else text)
-            elif tag.startswith(_HREF) and (link := self._plain_link(tag, text, whole, length_hint(chunks))):
+                add(mark + (unescape(text) if "&" in text else text))
+            elif tag.startswith(HREF) and (link := self._plain_link(tag, text, whole, length_hint(chunks))):
                 add(link)
             else:
                 add(self._read(chunk, chunks))
                 known = self._known
-        if self._is_style_late:
-            return _Reader(writes_addresses=self._writes_addresses, sheet=self._sheet).mark(html)
-        return "".join(parts)
 
     def _plain_link(self, tag: str, text: str, chunks: list[str], left: int) -> str:
         """Return the text of a simple link (only text between its tags); an empty string for other links."""
-        address, _, rest = tag[len(_HREF) :].partition('"')
+        address, _, rest = tag[len(HREF) :].partition('"')
         if (
             not (left and chunks[-left].startswith("/a>"))
-            or not address.startswith(_PLAIN_ADDRESSES)
             or (
                 rest
                 and ("'" in rest or rest.count('"') % 2 or "isplay" in rest or "white-space" in rest or "float" in rest)
@@ -178,22 +224,15 @@ class _Reader:
             or not self._writes_addresses
         ):
             return ""
-        if "&" in address:
-            if address.count("&") != address.count("&amp;"):
-                return ""
-            address = address.replace("&amp;", "&")
-        text = _text(text)
-        shown = text.strip() if text.isascii() else text_lines.words_of(text)
-        if not shown or shown in address:
-            return ""
-        chunks[-left] = _NOTHING + chunks[-left][2:]  # The end tag is processed.
-        return f"{text} ({address})"
+        if link := write_plain_link(address, text):
+            chunks[-left] = _NOTHING + chunks[-left][2:]  # The end tag is processed.
+        return link
 
     def _read(self, chunk: str, chunks: Iterator[str]) -> str:
         """Return the mark of a tag that is not cached, followed by the text after the tag."""
         found = _NAME.match(chunk)
         if not found:
-            return _text(_skip_declaration(chunk, chunks) if chunk[:1] in ("!", "?", "/") else f"<{chunk}")
+            return unescaped(_skip_declaration(chunk, chunks) if chunk[:1] in ("!", "?", "/") else f"<{chunk}")
         tag, end, text = chunk.partition(">")
         is_whole = end and not _is_open(tag)
         if not is_whole:
@@ -202,13 +241,13 @@ class _Reader:
         if name == "style":
             return self._read_style(tag, text, chunks)
         if name in _RAW:
-            return _text(_skip_until_end(name, chunks))
+            return unescaped(_skip_until_end(name, chunks))
         if name[0] == "/":
             mark = self._end(name[1:])
         else:
             styles = self._styles(name, tag)
             if (styles and is_hidden(styles)) or _has_hidden_attribute(tag):
-                return _text(text if name in _VOID else _skip_until_end(name, chunks))
+                return unescaped(text if name in _VOID else _skip_until_end(name, chunks))
             mark = self._start(name, tag, _lines_of(tag, styles))
         if (
             is_whole
@@ -222,7 +261,7 @@ class _Reader:
             self._known[f"{tag}>"] = mark
             if text.isspace() and len(chunk) <= _LONGEST_KNOWN:
                 self._known[chunk] = mark + text
-        return mark + _text(text)
+        return mark + unescaped(text)
 
     def _read_style(self, tag: str, text: str, chunks: Iterator[str]) -> str:
         """Read the rules of a style element, and return the text after it."""
@@ -234,7 +273,7 @@ class _Reader:
             content.append(chunk)
         if self._reads_styles and is_for_every_screen(tag):
             self._add_rules("<".join(content))
-        return _text(after)
+        return unescaped(after)
 
     def _add_rules(self, css: str) -> None:
         if len(self._css) >= _MAX_SHEETS or not _rules(css):
@@ -292,6 +331,30 @@ class _Reader:
         return mark + self._ends[name].pop() if self._ends.get(name) else mark
 
 
+def _slots(chunks: Sequence[str], start: int, end: int, part: str) -> Iterator[tuple[int, Slot]]:
+    """Yield the chunks whose text can differ, of the chunks that were read together."""
+    tag, closing, text = chunks[start].partition(">")
+    name = _NAME.match(tag)
+    if not closing or _is_open(tag):
+        return
+    if end == start + 1:
+        if tag.startswith(HREF) and part == write_plain_link(tag[len(HREF) :].partition('"')[0], text):
+            yield start, Slot("", rest=tag[len(HREF) :].partition('"')[2])
+        elif end < len(chunks) and not tag.startswith(HREF) and part.endswith(shown := unescaped(text)):
+            yield start, Slot(f"{tag}>", part.removesuffix(shown))
+    elif name and name[0].lower() != "style":  # The element is not shown, only the text after its end.
+        for number in range(start, end - 1):
+            tag, closing, _ = chunks[number].partition(">")
+            if closing:
+                yield number, Slot(f"{tag}>", is_shown=False)
+        tag, closing, text = chunks[end - 1].partition(">")
+        if closing and end < len(chunks) and part == unescaped(text):
+            yield end - 1, Slot(f"{tag}>")
+
+
+_skeletons = Skeletons(lambda chunks: _Reader(writes_addresses=True).trace(chunks))
+
+
 def _write_link(link: re.Match[str]) -> str:
     """Write a link as its text followed by the address. A link without text, such as an icon, is omitted."""
     address, text = link.groups()
@@ -319,6 +382,8 @@ def _end_of_words(text: str) -> int:
             end -= 1
         elif text[end - 2 : end - 1] == BREAK:
             end -= 2
+        elif text.startswith(NUMBER, start := max(text.rfind(BREAK, 0, end), 0)):
+            end = start
         else:
             break
     return end
@@ -331,7 +396,7 @@ def _write_any_link(link: re.Match[str]) -> str:
 
 def _without_repeated_links(text: str) -> str:
     """Remove a line that repeats the link before it, as buttons for Outlook do."""
-    if "(http" not in text:
+    if "(http" not in text or not (")\n" in text or text.endswith(")")):
         return text
     lines: list[str] = []
     for line in text.split("\n"):
@@ -347,10 +412,6 @@ def _without_repeated_links(text: str) -> str:
 
 def _shown(text: str) -> str:
     return text_lines.words_of(_BREAKS.sub(" ", text) if BREAK in text else text)
-
-
-def _text(text: str) -> str:
-    return unescape(text) if "&" in text else text
 
 
 def _is_open(tag: str) -> bool:
@@ -425,7 +486,7 @@ def _has_hidden_attribute(tag: str) -> bool:
 
 def _image_text(tag: str) -> str:
     """Return the alternative text of an image, without that of pixels and without file names and signs."""
-    shown = _text(_attribute(tag, "alt").strip())
+    shown = unescaped(_attribute(tag, "alt").strip())
     is_sign = shown.isascii() and not any(map(str.isalnum, shown))
     if not shown or is_sign or _FILE_NAME.fullmatch(shown):
         return ""

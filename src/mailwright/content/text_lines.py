@@ -114,8 +114,8 @@ def _align_full(rows: list[str]) -> list[str]:
     if sum(widths) + 2 * len(widths) > _MAX_TABLE_WIDTH:
         rows_of_cells = [*zip(*columns, strict=True)]
         return [] if any(map(_are_paragraphs, rows_of_cells)) else [*map("  ".join, rows_of_cells)]
-    line = "  ".join([f"%-{width}s" for width in widths])
-    return [*map(str.rstrip, map(line.__mod__, zip(*columns, strict=True)))]
+    padded = [map(str.ljust, column, repeat(size + 2)) for column, size in zip(columns[:-1], widths, strict=False)]
+    return [*map("".join, zip(*padded, columns[-1], strict=True))]
 
 
 def _are_paragraphs(cells: Sequence[str]) -> bool:

@@ -53,6 +53,48 @@ PIECES = st.one_of(
     ),
 )
 
+# What differs between the emails of one application: texts, addresses, and sometimes a tag.
+VALUES = st.sampled_from(
+    [
+        "",
+        " ",
+        "Ana",
+        "&lt;b&gt; &copy",
+        "7 > 3",
+        "one\n two",
+        "\u200b",
+        'https://x.example/?a=1"',
+        "https://x.example/&copy=2",
+        "x.example",
+        '" title="',
+        "<b>",
+        "-->",
+    ]
+)
+FRAMES = st.one_of(
+    PIECES,
+    st.just("@@"),
+    st.sampled_from(
+        [
+            '<a href="https://x.example/@@">@@</a>@@',
+            '<a href="@@">@@</a>',
+            '<a href="https://x.example/@@" rel="mw-repeated"><img alt="@@"></a>',
+            '<div style="display:none">@@<br>@@</div>@@',
+            "<title>@@</title>@@",
+            "<!-- @@ -->@@",
+            "<td>@@</td>",
+        ]
+    ),
+)
+
+
+@given(st.lists(FRAMES, max_size=30), st.lists(st.lists(VALUES, min_size=8, max_size=8), min_size=2, max_size=5))
+def test_emails_with_the_same_tags_get_their_own_text(frames: list[str], emails: list[list[str]]) -> None:
+    pieces = "".join(frames).split("@@")
+    for values in emails:
+        html = pieces[0] + "".join(f"{values[number % 8]}{piece}" for number, piece in enumerate(pieces[1:]))
+        assert text.from_html(html) == text.from_unknown_html(html)
+
 
 @pytest.mark.parametrize(
     ("html", "expected"),
@@ -61,6 +103,10 @@ PIECES = st.one_of(
         ("<p>Do:</p><pre>if x:\n    y &lt; 1</pre><p>End</p>", "Do:\n\nif x:\n    y < 1\n\nEnd"),
         ("<blockquote><p>One</p><p>Two</p></blockquote>End", "> One\n\n> Two\n\nEnd"),
         ("a<br>b<br><br>c", "a\nb\n\nc"),
+        (
+            '<pre style="display:block"><br><a href="https://x.example/"><b>a<ol start="3"><a href="https://y.example">b',
+            "a (https://x.example/)\n    \n    b (https://y.example)",
+        ),
         ("<ol start=3><li>a<li>b<li value='9'>c</ol>End", " 3. a\n 4. b\n 9. c\n\nEnd"),
         ("<ul><li value=3>a</ul><ol start=x><li>b</ol>", "  * a\n\n 1. b"),
         ('<p><span style="float:left">Subtotal</span><span style="float: right">9,00 €</span></p>', "Subtotal 9,00 €"),
