@@ -20,7 +20,7 @@ _PLAIN_ADDRESSES = ("https://", "http://")
 # Emails with more chunks are rare, and would make the skeletons large.
 _MAX_CHUNKS = 4_000
 _MAX_SKELETONS = 32
-# If so many emails in turn did not fit, they only have the same number of tags, and few of the next are learned from.
+# After this number of emails in turn that did not fit, few of the next are learned from: only their number of tags agrees.
 _MAX_FAILURES = 24
 _SELDOM = 256
 
