@@ -20,7 +20,7 @@ _PLAIN_ADDRESSES = ("https://", "http://")
 # Emails with more chunks are rare, and would make the skeletons large.
 _MAX_CHUNKS = 4_000
 _MAX_SKELETONS = 32
-# After this number of emails in turn that did not fit, few of the next are learned from: only their number of tags agrees.
+# After this number of emails in turn that did not fit, few of the next are learned from.
 _MAX_FAILURES = 24
 _SELDOM = 256
 
