@@ -5,7 +5,6 @@ the dashboard or the API cannot take over an account.
 """
 
 import secrets
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
@@ -26,6 +25,7 @@ from mailwright.access.sessions import token_digest
 from mailwright.access.users import User, UserExists, Users, email_of, insert_user, normal_email, store_password
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import lazy_gettext
 from mailwright.outbox.audit_log import describe_actor, record
 from mailwright.storage.database import Database, Transaction

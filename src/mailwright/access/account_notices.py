@@ -1,12 +1,12 @@
 """Emails about accounts, accepted in the transaction of the change that they report."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
 
 from mailwright.access.account_texts import SIGN_IN_NOTICE, AccountText
 from mailwright.domain.clock import DAY, Clock, Instant, utc_text
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import SEALED_LINK_MARK
 from mailwright.domain.system_email import SystemEmail
 from mailwright.domain.translation import catalogue_of_page, lazy_gettext, lazy_join, using

@@ -1,8 +1,8 @@
 """Texts of the emails about accounts. Users of the dashboard read them, so they are in the dashboard's language."""
 
-from dataclasses import dataclass
 from typing import Final
 
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import lazy_gettext
 
 

@@ -7,7 +7,7 @@ import asyncio
 import hashlib
 import re
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from sqlalchemy import insert, or_, select, update
@@ -16,6 +16,7 @@ from mailwright.access.roles import ALL_SCOPES, PLATFORM_SCOPES, Forbidden, Scop
 from mailwright.domain.allowed_senders import AllowedSenders
 from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow, Unauthorized
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.outbox.audit_log import API, record
 from mailwright.storage.database import PROMPT_SECONDS, Database, Transaction
 from mailwright.storage.tables import api_keys, tenants, users

@@ -12,7 +12,6 @@ from an unknown network with a second factor, or after a password reset, whose l
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from typing import Final, TypeVar
 from weakref import WeakValueDictionary
 
@@ -21,6 +20,7 @@ from sqlalchemy import delete, select, update
 from mailwright.access.sign_in_log import SignInMethod, record_failure
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant
 from mailwright.domain.errors import MailwrightError
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.network import network_of
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement

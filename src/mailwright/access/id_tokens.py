@@ -2,7 +2,6 @@
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -11,6 +10,7 @@ from mailwright.access.oidc_settings import OidcSettings
 from mailwright.access.roles import Forbidden
 from mailwright.domain import address
 from mailwright.domain.clock import MINUTE, SECOND, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 
 # The allowed signatures and the type of their keys. Without `none` and HMAC, nobody can sign with a public key.
 ALGORITHMS: Final[Mapping[str, str]] = {

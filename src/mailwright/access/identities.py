@@ -6,7 +6,6 @@ address alone opens no existing account, unless the installation allows this exp
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import delete, insert, select, update
@@ -31,6 +30,7 @@ from mailwright.access.users import (
 from mailwright.domain import address
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotFound, NotPossibleNow
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.ops.logs import logger
 from mailwright.outbox.audit_log import record
 from mailwright.storage.database import Database, Transaction

@@ -1,12 +1,13 @@
 """The settings of sign-in with an identity provider, validated together."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 from urllib.parse import urlsplit
 
 from mailwright.access.roles import Role
 from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.network import is_loopback_address
 from mailwright.ops.settings import Settings
 from mailwright.outbox.tenants import DEFAULT

@@ -6,7 +6,6 @@ A passkey belongs to the host of the public URL; browsers offer it nowhere else,
 import hashlib
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
@@ -23,6 +22,7 @@ from mailwright.access.second_factors import drop_unused_recovery_codes, replace
 from mailwright.access.users import User, end_sessions, find_user
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.network import is_numeric_or_local
 from mailwright.ops.logs import logger
 from mailwright.outbox.audit_log import record

@@ -5,7 +5,6 @@ import hashlib
 import hmac
 import secrets
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, case, delete, insert, select, update
@@ -15,6 +14,7 @@ from mailwright.access.sign_in_log import SignInMethod, record_sign_in
 from mailwright.access.users import User, has_passkey
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Clock, Instant
 from mailwright.domain.errors import NotDurable, NotFound, NotPossibleNow
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.outbox.audit_log import record
 from mailwright.storage.database import PROMPT_SECONDS, Database
 from mailwright.storage.tables import sessions, tenants, users

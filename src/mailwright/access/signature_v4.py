@@ -4,13 +4,13 @@ import hashlib
 import hmac
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import quote, unquote
 
 from mailwright.domain.clock import MINUTE, Instant, to_instant
 from mailwright.domain.errors import Unauthorized
+from mailwright.domain.lazy_dataclass import dataclass
 
 ALGORITHM: Final = "AWS4-HMAC-SHA256"
 # A signature is valid for this time before and after the time in the request, because clocks differ.

@@ -2,7 +2,6 @@
 
 import re
 import secrets
-from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import Label, delete, exists, insert, or_, select, update
@@ -16,6 +15,7 @@ from mailwright.access.roles import Role
 from mailwright.domain import address
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.outbox.audit_log import record
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import account_links, passkeys, sessions, tenants, users

@@ -1,12 +1,13 @@
 """Who asks for an action, for which tenant, and what the action works with."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mailwright.access.api_keys import Caller
 from mailwright.domain.clock import Clock
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.ops.settings import Settings
 from mailwright.storage.database import Database
 

@@ -3,7 +3,7 @@
 import inspect
 import re
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from http import HTTPStatus
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, TypeVar, get_args, get_type_hints
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Typ
 from pydantic import BaseModel
 
 from mailwright.access.roles import Role, Scope
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.schemas.base import ResponseModel
 from mailwright.sources.api.fields import RequestModel
 

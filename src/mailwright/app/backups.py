@@ -4,7 +4,6 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -15,6 +14,7 @@ from mailwright.app.images import own_image_files
 from mailwright.content.image_files import list_stored_images
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import MailwrightError, NotDurable
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.sizes import size_text
 from mailwright.ops.settings import Settings
 from mailwright.ops.temporary_folder import open_temporary_folder

@@ -1,7 +1,6 @@
 """Build the image store of an installation, and delete images that nothing uses."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -15,6 +14,7 @@ from mailwright.content.template_store import RESERVED_CHARACTER
 from mailwright.domain.campaign import CampaignStatus
 from mailwright.domain.clock import HOUR, Clock
 from mailwright.domain.errors import NotPossibleNow
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import lazy_gettext, lazy_text
 from mailwright.ops.periodic import run_periodically
 from mailwright.ops.settings import Settings

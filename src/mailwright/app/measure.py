@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import SecretStr
@@ -12,6 +11,7 @@ from sqlalchemy import func, select
 from mailwright.access.api_keys import Caller
 from mailwright.app.wiring import Engine, make_worker, open_engine
 from mailwright.domain.errors import MailwrightError
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import Accepted
 from mailwright.domain.states import EventType
 from mailwright.ops.settings import Settings

@@ -1,13 +1,14 @@
 """Named providers: providers with their own credentials, for some tenants or sources."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from mailwright.app.setting_rules import parse_changes
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import ConfigurationInvalid, InvalidInput
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import Source
 from mailwright.domain.provider_routes import ProviderRoutes, check_provider_name
 from mailwright.domain.translation import lazy_gettext, lazy_join

@@ -1,10 +1,9 @@
 """The webhooks of named providers."""
 
-from dataclasses import dataclass
-
 from mailwright.app.inbound import make_configured
 from mailwright.app.named_providers import NamedProvider, NamedProviders
 from mailwright.domain.clock import Clock
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.events.inbound_webhooks import InboundWebhooks, ProviderReports, ReportRecorder
 from mailwright.events.reports import Reports
 from mailwright.ops.provider_kinds import KINDS

@@ -9,7 +9,6 @@ import hashlib
 import re
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 
@@ -20,6 +19,7 @@ from mailwright.access.oidc_settings import OidcSettings, is_safe_url
 from mailwright.access.roles import Forbidden
 from mailwright.domain.clock import HOUR, MINUTE, Clock, Instant
 from mailwright.domain.errors import MailwrightError
+from mailwright.domain.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from mailwright.providers.http import HttpClient

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from mailwright.audience.restored_suppressions import RestoredSuppressions
 from mailwright.content.image_files import ImageFiles
 from mailwright.domain.clock import MINUTE, Clock, Instant, utc_text
 from mailwright.domain.errors import NotPossibleNow
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.ops.settings import Settings
 from mailwright.ops.temporary_folder import open_temporary_folder
 from mailwright.outbox.audit import Audit, audit

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import sha256
 from typing import Final
 from urllib.parse import urlsplit
@@ -11,6 +11,7 @@ from mailwright.content.image_files import ImageFiles, ImagesUnavailable
 from mailwright.content.image_rules import MAX_UPLOAD_BYTES
 from mailwright.domain.clock import Clock
 from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.ops.settings import Settings
 from mailwright.providers.aws import AwsKeyChain, AwsKeys, AwsKeysMissing, AwsSigner
 from mailwright.providers.http import Disconnect, HttpClient, HttpResponse

@@ -1,7 +1,6 @@
 """Delete a segment unless a draft campaign, a template or a sequence names it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import and_, func, or_, select
@@ -12,6 +11,7 @@ from mailwright.content.template import InvalidTemplate
 from mailwright.content.template_store import RESERVED_CHARACTER
 from mailwright.domain.clock import Clock
 from mailwright.domain.errors import NotPossibleNow
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import lazy_gettext
 from mailwright.outbox.campaign_uses import CampaignUse, find_uses
 from mailwright.outbox.sequence_uses import SEGMENTS, SequenceUse, find_sequence_uses

@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from sqlalchemy.exc import IntegrityError
@@ -27,6 +27,7 @@ from mailwright.domain.dkim_rotation import (
 )
 from mailwright.domain.dns_records import DnsRecord, DnsResult, DnsState, RecordPurpose
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound, NotPossibleNow
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.sender_domains import is_same_or_below
 from mailwright.domain.sender_policy import known_domain, parse_domain
 from mailwright.ops.logs import logger

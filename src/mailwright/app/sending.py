@@ -1,8 +1,7 @@
 """Resume sending that was held because the database was restored to an earlier state."""
 
-from dataclasses import dataclass
-
 from mailwright.domain.clock import Clock
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.states import Resolution
 from mailwright.outbox.quarantine import EVERYTHING, QuarantineFilter, resolve_quarantined
 from mailwright.outbox.sending_hold import DueMessages, release_hold, require_hold

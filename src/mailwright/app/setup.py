@@ -1,7 +1,7 @@
 """The set-up of a new installation: its steps, their progress, and what is left to do."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import Final
 
@@ -13,6 +13,7 @@ from mailwright.app.sender_dns import LOCAL, is_public_domain
 from mailwright.content.brand import DEFAULT_BRAND, MAX_NAME_LENGTH, Brand
 from mailwright.content.brand_store import Brands
 from mailwright.domain import address
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import lazy_gettext
 from mailwright.ops.settings import Settings
 from mailwright.outbox.installation import change_setup_progress, find_setup_progress

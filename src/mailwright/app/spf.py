@@ -3,10 +3,11 @@
 import asyncio
 import ipaddress
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from mailwright.app.dns_lookup import DnsUnavailable, Lookup
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.ops.provider_kind import ProviderKind
 from mailwright.ops.provider_kinds import KINDS
 from mailwright.ops.settings import Settings

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from mailwright.app.addresses import located
@@ -10,6 +9,7 @@ from mailwright.app.named_providers import NO_PROVIDERS, NamedProviders
 from mailwright.app.setting_rules import parse_changes
 from mailwright.domain.clock import Clock
 from mailwright.domain.errors import ConfigurationInvalid, InvalidInput, NotDurable, setting_problem
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import lazy_gettext
 from mailwright.ops.settings import Settings
 from mailwright.ops.stored import SECRETS, STORABLE, Origin, origin_of, parse_stored, text_of, variable_of

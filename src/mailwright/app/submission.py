@@ -4,12 +4,12 @@ import asyncio
 import os
 import socket
 import ssl
-from dataclasses import dataclass
 
 from mailwright.app.listening import open_socket
 from mailwright.app.sender_directory import sender_domains
 from mailwright.app.wiring import Engine
 from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.network import is_loopback_address
 from mailwright.domain.shadow import SmtpMode
 from mailwright.ops.child_process import this_child

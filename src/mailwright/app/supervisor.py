@@ -10,12 +10,12 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from prometheus_client import start_http_server
 from prometheus_client.multiprocess import mark_process_dead
 
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.ops.child_process import ChildProcess
 from mailwright.ops.logs import logger
 from mailwright.ops.metrics import shared_registry

@@ -7,7 +7,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,6 +65,7 @@ from mailwright.content.template_removal import TemplateRemoval
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.clock import MINUTE, SECOND, Clock, Instant, SystemClock
 from mailwright.domain.errors import ConfigurationInvalid, NotPossibleNow
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import NewMessage, Source
 from mailwright.domain.permits import SendRate
 from mailwright.domain.provider_routes import ClaimScope

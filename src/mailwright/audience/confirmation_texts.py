@@ -1,10 +1,10 @@
 """Texts of the confirmation email, in the languages of the public pages."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from mailwright.domain import locales
+from mailwright.domain.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

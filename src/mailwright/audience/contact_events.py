@@ -6,7 +6,6 @@ subscribes anybody. Events are stored once: a repeated one is recognised by its 
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ from sqlalchemy import and_, delete, select
 from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.errors import NotDurable
 from mailwright.domain.ids import uuid7s
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.outbox.accept import BATCH_SIZE, insert_contacts
 from mailwright.storage.database import PROMPT_SECONDS, Database, Transaction
 from mailwright.storage.group_commit import GroupCommit

@@ -1,7 +1,6 @@
 """Contacts of a tenant, found by address or by ID."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -18,6 +17,7 @@ from mailwright.domain import address
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotFound
 from mailwright.domain.ids import uuid7
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.outbox import audit_log
 from mailwright.outbox.accept import insert_contacts
 from mailwright.outbox.message_records import MessageSearch, MessageSummary, search

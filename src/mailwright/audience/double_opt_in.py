@@ -5,7 +5,6 @@ goes through the outbox like any other message. It is sent at most once every fe
 to flood a mailbox.
 """
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Row, and_, insert, select, update
@@ -18,6 +17,7 @@ from mailwright.audience.objections import has_objected
 from mailwright.audience.pending_requests import CONFIRMATION_PREFIX
 from mailwright.audience.tracking_consent import confirm_consent
 from mailwright.domain.clock import MINUTE, Clock, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import NewMessage
 from mailwright.domain.system_email import SystemEmail
 from mailwright.domain.unsubscribe_tokens import FIRST_TENANT, UnsubscribeTokens, unsubscribe_link

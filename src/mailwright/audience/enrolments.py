@@ -5,13 +5,13 @@ Every function that subscribes contacts calls `enrol_subscribers`, and every fun
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import select
 
 from mailwright.audience.subscription_events import CONTACT_KEY
 from mailwright.domain.clock import Instant, isoformat
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import Event
 from mailwright.domain.states import EventType
 from mailwright.outbox.operations import cancel_or_expire

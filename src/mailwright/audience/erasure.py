@@ -10,7 +10,7 @@ suppression, because otherwise the contact could receive email again after the n
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,6 +32,7 @@ from mailwright.audience.suppressions import ALL_MESSAGES
 from mailwright.audience.suppressions import add_all as suppress_all
 from mailwright.domain.clock import Clock, Instant, isoformat
 from mailwright.domain.errors import NotDurable, NotFound
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import Event
 from mailwright.domain.states import FINAL, EventType, Status
 from mailwright.domain.unsubscribe_tokens import GENERAL

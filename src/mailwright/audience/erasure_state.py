@@ -1,6 +1,5 @@
 """The state of erasures: what waits for the result of a message, and what is done."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from sqlalchemy import select
@@ -11,6 +10,7 @@ from mailwright.audience.lists import GENERAL
 from mailwright.audience.status import find_erased
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import NotFound
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import erasures, suppressions
 

@@ -5,7 +5,6 @@ A background task counts every event once, shortly after it was stored, so that 
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from sqlalchemy import select
@@ -13,6 +12,7 @@ from sqlalchemy.exc import IntegrityError
 
 from mailwright.audience.contact_events import ContactEvent, load_after
 from mailwright.domain.clock import Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.ops.periodic import run_periodically
 from mailwright.outbox.installation_values import load_position, move_cursor
 from mailwright.storage.database import Database, Transaction

@@ -1,7 +1,6 @@
 """List the contacts in an audience who may not receive bulk email, with the reason for each."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, func, select
@@ -10,6 +9,7 @@ from mailwright.audience.eligibility import EVERY_CAMPAIGN, Exclusion, exclusion
 from mailwright.audience.filter_sql import filter_clause
 from mailwright.audience.suppressions import Suppression, find_for
 from mailwright.domain.clock import Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import contacts

@@ -6,7 +6,6 @@ Importing the unchanged CSV changes nothing. Cells are escaped so that spreadshe
 import csv
 import io
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -24,6 +23,7 @@ from mailwright.audience.tracking_consent import (
     consent_of_row,
 )
 from mailwright.domain.clock import Instant, isoformat
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.storage.database import Readable, Transaction
 from mailwright.storage.expressions import json_members
 from mailwright.storage.tables import contact_tags, contacts, subscriptions

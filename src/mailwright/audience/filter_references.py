@@ -1,7 +1,6 @@
 """The objects in a filter: lists and campaigns, which must exist, and tags, which some contact should have."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -9,6 +8,7 @@ from sqlalchemy import ColumnElement, select
 
 from mailwright.audience.contact_fields import normalize_tag
 from mailwright.audience.filters import InvalidFilter, values_named
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import lazy_gettext
 from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.storage.database import Transaction

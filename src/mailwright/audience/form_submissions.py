@@ -5,7 +5,7 @@ Anyone can enter any address, so a submission changes a contact only after the c
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import orjson
@@ -14,6 +14,7 @@ from sqlalchemy import and_, insert, select, update
 from mailwright.audience.contact_fields import InvalidContact, check_attributes, merge_attributes
 from mailwright.audience.forms import SignUpForm
 from mailwright.domain.clock import Instant, isoformat
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.sign_up_forms import FormAnswers
 from mailwright.storage.database import Transaction
 from mailwright.storage.tables import contacts, form_submissions

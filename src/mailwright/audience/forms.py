@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Final
 
 import orjson
@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, and_, delete, func, insert, select, update
 from mailwright.audience import lists
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotFound, NotPossibleNow
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.sign_up_forms import ConsentBox, FieldType, FormContent, FormField
 from mailwright.outbox import audit_log
 from mailwright.storage.database import Database, Transaction

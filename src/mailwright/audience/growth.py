@@ -1,11 +1,10 @@
 """How the subscriptions of a tenant change over time."""
 
-from dataclasses import dataclass
-
 from sqlalchemy import and_, case, func, select
 
 from mailwright.audience.eligibility import is_current
 from mailwright.domain.clock import Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.storage.database import Readable
 from mailwright.storage.tables import subscriptions
 

@@ -1,11 +1,11 @@
 """The legal basis for bulk email to a contact who has not subscribed, with the actor, time and source of the record."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.lazy_dataclass import dataclass
 
 NO_BASIS: Final = "none"
 MAX_SOURCE_LENGTH: Final = 200

@@ -5,7 +5,7 @@ found through it. Unsubscribes stay where they are, so that a new list with the 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from sqlalchemy import and_, delete, insert, literal, select, update
@@ -15,6 +15,7 @@ from mailwright.audience.filters import values_named
 from mailwright.audience.lists import GENERAL, List, ListExists, columns
 from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.errors import NotFound, NotPossibleNow
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import lazy_gettext
 from mailwright.outbox import audit_log
 from mailwright.outbox.campaign_uses import CampaignUse, find_uses

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, insert, select, update
@@ -10,6 +10,7 @@ from sqlalchemy.exc import IntegrityError
 
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.tracking import TrackingMode
 from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.outbox import audit_log

@@ -6,10 +6,10 @@ An own unsubscribe replaces it.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from mailwright.audience.contact_fields import normalize_email
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement

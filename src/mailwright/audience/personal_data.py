@@ -1,7 +1,6 @@
 """Everything stored about one address, and its history, for data access requests."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -17,6 +16,7 @@ from mailwright.audience.status import ContactStatus
 from mailwright.audience.suppressions import scope_text
 from mailwright.audience.tracking_consent import consent_json
 from mailwright.domain.clock import Instant, isoformat
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import FORWARDED_REPLY
 from mailwright.domain.states import EventType
 from mailwright.domain.translation import lazy_gettext

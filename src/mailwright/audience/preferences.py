@@ -1,7 +1,5 @@
 """Apply the choices of a contact on the preference page, in one transaction."""
 
-from dataclasses import dataclass
-
 from sqlalchemy import update
 
 from mailwright.audience import subscription_events
@@ -19,6 +17,7 @@ from mailwright.audience.status import (
 from mailwright.audience.suppressions import ALL_MESSAGES
 from mailwright.audience.tracking_consent import TrackingConsent, discard_requests, set_consent
 from mailwright.domain.clock import DAY, Clock, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.outbox.pending_erasures import refuse_erasing
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import contacts

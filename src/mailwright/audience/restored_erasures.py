@@ -1,7 +1,6 @@
 """After a restore, erase again the people who were erased since the backup."""
 
 from collections.abc import AsyncIterator, Collection
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -10,6 +9,7 @@ from sqlalchemy import select
 from mailwright.audience.erasure import erase
 from mailwright.audience.erasure_record import ErasureRecord, digest_of, load_erasures
 from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.ops.logs import logger
 from mailwright.outbox.audit_log import SYSTEM
 from mailwright.storage.database import Database

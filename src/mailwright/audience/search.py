@@ -4,7 +4,6 @@ Searches by list or tag use an index. Other searches scan a limited number of co
 continues the scan.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
@@ -14,6 +13,7 @@ from mailwright.audience.contact_fields import is_address
 from mailwright.audience.contacts import Contact, contact_columns, contact_from_row
 from mailwright.audience.eligibility import is_subscribed_to
 from mailwright.domain import address
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.storage.database import Readable, Transaction
 from mailwright.storage.expressions import lower_ascii, position

@@ -7,7 +7,6 @@ and hour, without cookies and without storing network addresses.
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import Enum, auto
 from hashlib import blake2b
 from typing import Final
@@ -25,6 +24,7 @@ from mailwright.audience.double_opt_in import (
 from mailwright.audience.form_submissions import FormSubmission
 from mailwright.domain import address
 from mailwright.domain.clock import HOUR, Clock
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.network import network_of
 from mailwright.domain.permits import LimitWindow
 from mailwright.outbox.ledger import DatabaseLedger

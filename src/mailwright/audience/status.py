@@ -7,7 +7,6 @@ transaction. `ContactStatusService` runs the common ones in their own transactio
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, assert_never
 
@@ -21,6 +20,7 @@ from mailwright.audience.suppressions import ALL_MESSAGES
 from mailwright.domain.clock import DAY, SECOND, Clock, Instant
 from mailwright.domain.errors import NotFound
 from mailwright.domain.ids import uuid7s
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.report import ContactVerdict
 from mailwright.outbox import audit_log
 from mailwright.outbox.accept import insert_contacts

@@ -5,10 +5,10 @@ erasure.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from mailwright.domain.clock import Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import Event
 from mailwright.domain.states import EventType
 from mailwright.outbox.machine_responses import VISITED_LIST

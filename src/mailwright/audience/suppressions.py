@@ -5,7 +5,6 @@ claim messages and when they begin attempts.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import Select, delete, select
@@ -15,6 +14,7 @@ from mailwright.audience.contact_fields import normalize_email
 from mailwright.audience.enrolments import SuppressedAddress, end_suppressed
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotFound
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import lazy_gettext
 from mailwright.outbox import audit_log
 from mailwright.outbox.pending_erasures import refuse_erasing

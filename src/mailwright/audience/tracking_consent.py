@@ -1,6 +1,5 @@
 """A contact's consent to the recording of their opens and clicks, with the wording that they saw."""
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, select, update
@@ -8,6 +7,7 @@ from sqlalchemy import ColumnElement, select, update
 from mailwright.audience.contact_fields import InvalidContact
 from mailwright.domain.clock import Instant, isoformat
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.tracking import TrackingMode, parse_mode, strictest
 from mailwright.outbox import audit_log
 from mailwright.storage.database import Transaction

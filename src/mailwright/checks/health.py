@@ -6,7 +6,6 @@ public addresses in the background and store the results in the database.
 
 import shutil
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +18,7 @@ from mailwright.checks.providers import find_provider_problems
 from mailwright.checks.valkey import find_valkey_error
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant, utc_day_text, utc_text
 from mailwright.domain.findings import Finding, Verdict, ok, problem, warning
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.sizes import size_text
 from mailwright.domain.translation import lazy_gettext
 from mailwright.ops.provider_kinds import KINDS

@@ -1,11 +1,11 @@
 """Find out what an update would change: the schema, the settings, and whether there is a backup. Changes nothing."""
 
 from collections.abc import Collection, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.errors import MailwrightError
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.ops.provider_kinds import KINDS
 from mailwright.ops.release_files import find_release
 from mailwright.ops.released_settings import ChangedDefault, find_changed_defaults

@@ -1,7 +1,7 @@
 """Show a campaign in a terminal: its status, its progress and its deferral."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Final
 
 from rich.console import Group, RenderableType
@@ -13,6 +13,7 @@ from mailwright.cli.output import aside, display, zone_time
 from mailwright.content.presend_checks import PresendIssue
 from mailwright.domain.campaign import CampaignStatus
 from mailwright.domain.clock import Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.sending_readiness import Destination, SendingReadiness
 from mailwright.domain.sizes import size_text
 from mailwright.sources.campaigns.engagement import CampaignEngagement

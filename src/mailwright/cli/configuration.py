@@ -4,7 +4,6 @@ import hashlib
 import os
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -26,6 +25,7 @@ from mailwright.actions.declaration import DeclaredAction, Noun, camel_case
 from mailwright.cli.yaml_file import YamlFile
 from mailwright.content.formats import TemplateFormat
 from mailwright.domain.errors import InvalidInput, MailwrightError
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.events.outbound.endpoints import WEBHOOK_EVENT_TYPES
 from mailwright.ops.stored import SECRETS, field_of
 from mailwright.schemas.templates import TemplateRequest, check_template_id, require_one_body

@@ -3,7 +3,6 @@
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
@@ -13,6 +12,7 @@ from mailwright.cli.output import aside, display
 from mailwright.cli.remote import require_local
 from mailwright.domain.clock import Clock, SystemClock
 from mailwright.domain.errors import NotDurable
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.ops import logs
 from mailwright.ops.settings import Settings, load
 from mailwright.outbox import tenants

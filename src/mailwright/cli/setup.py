@@ -4,7 +4,6 @@ import asyncio
 import functools
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Final
 
 import typer
@@ -26,6 +25,7 @@ from mailwright.cli.output import aside, out, print_json
 from mailwright.content.brand_store import Brands
 from mailwright.domain.errors import InvalidInput
 from mailwright.domain.findings import Finding
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.states import Status
 from mailwright.ops.provider_kinds import KINDS
 from mailwright.ops.settings import Settings

@@ -6,7 +6,6 @@ are names of a fixed list, addresses are plain URLs, and the footer keeps only a
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Final
 from urllib.parse import urlsplit
@@ -16,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from mailwright.content.colors import TEXT_CONTRAST, WHITE, contrast, parse_color
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.printable import is_printable
 from mailwright.domain.translation import lazy_gettext
 

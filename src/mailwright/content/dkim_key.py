@@ -2,7 +2,6 @@
 
 import re
 from base64 import b64encode
-from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 
@@ -14,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
 from mailwright.domain import address
 from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.lazy_dataclass import dataclass
 
 MIN_RSA_BITS = 2048
 

@@ -6,7 +6,6 @@ Headers that describe the path of the original email are dropped.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from mailwright.content.headers import (
@@ -20,6 +19,7 @@ from mailwright.content.headers import (
 from mailwright.content.raw import FIELD_START, MAX_RAW_BYTES, InvalidEmail, check_lines
 from mailwright.domain import address
 from mailwright.domain.clock import Instant
+from mailwright.domain.lazy_dataclass import dataclass
 
 # The headers that describe the body, and those that programs use to show a conversation.
 _KEPT: Final = frozenset(

@@ -1,10 +1,10 @@
 """What an uploaded image must be: its kind, by its first bytes, and its limits."""
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.lazy_dataclass import dataclass
 
 MAX_UPLOAD_BYTES: Final = 20 * 1024 * 1024
 # Twice the width of an email, for screens with a high resolution.

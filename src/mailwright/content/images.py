@@ -4,7 +4,7 @@ import hashlib
 import re
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, and_, delete, func, insert, or_, select, update
@@ -16,6 +16,7 @@ from mailwright.content.image_rules import MEDIA_TYPES, extension_of
 from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotDurable, NotFound
 from mailwright.domain.keys import write_in_ascii
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.printable import is_printable
 from mailwright.ops.logs import logger
 from mailwright.outbox import audit_log

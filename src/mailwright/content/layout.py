@@ -6,7 +6,7 @@ engine renders other parts for each recipient. Both ways produce the same email.
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from functools import lru_cache
 from operator import itemgetter
@@ -43,6 +43,7 @@ from mailwright.content.tracked_links import (
     url_of,
 )
 from mailwright.domain.clock import Instant
+from mailwright.domain.lazy_dataclass import dataclass
 
 __all__ = [
     "InvalidTemplate",

@@ -3,7 +3,7 @@
 import re
 from binascii import b2a_base64, b2a_qp
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import blake2b
 from typing import Final, NamedTuple
 from urllib.parse import quote
@@ -12,6 +12,7 @@ from mailwright.content import headers, text
 from mailwright.content.bounded_cache import BoundedCache
 from mailwright.content.headers import InvalidHeader, Mailbox, UnsubscribeTargets, message_id
 from mailwright.domain.clock import Instant
+from mailwright.domain.lazy_dataclass import dataclass
 
 __all__ = [
     "ALTERNATIVE_TYPE_PATTERN",

@@ -7,12 +7,12 @@ tracked links.
 import re
 from binascii import Error as InvalidBase64
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from html import escape, unescape
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
 from mailwright.domain.ids import is_uuid
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.signing import decode
 from mailwright.domain.tracking_tokens import is_tracking_token, link_id_in
 from mailwright.domain.unsubscribe_tokens import MAX_TOKEN_LENGTH

@@ -6,7 +6,7 @@ recipient is an error; all others are warnings.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from urllib.parse import urlsplit
 
@@ -20,6 +20,7 @@ from mailwright.content.segments_used import segments_used
 from mailwright.content.template import InvalidSubject, InvalidTemplate, Template
 from mailwright.content.template_markers import find_code, replace_code
 from mailwright.content.variables import KNOWN_VARIABLES
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.permits import Limits
 from mailwright.domain.translation import lazy_gettext
 

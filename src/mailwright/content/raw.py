@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from email.utils import getaddresses
 from functools import lru_cache
 from typing import Final
@@ -17,6 +16,7 @@ from mailwright.content.headers import (
 from mailwright.domain import address
 from mailwright.domain.encoded_words import decode_words
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.lazy_dataclass import dataclass
 
 MAX_RAW_BYTES: Final = 25 * 1024 * 1024
 MAX_HEADER_BYTES: Final = 256 * 1024

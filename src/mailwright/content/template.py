@@ -4,7 +4,6 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import minijinja
@@ -19,6 +18,7 @@ from mailwright.content.template_syntax import (
     InvalidTemplate,
     read_syntax,
 )
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import lazy_number
 
 __all__ = [

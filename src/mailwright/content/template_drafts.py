@@ -4,7 +4,7 @@ Each save names the revision that its browser read. If another browser has saved
 caller gets the draft of the other browser.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import orjson
@@ -15,6 +15,7 @@ from mailwright.content.template_store import RESERVED_CHARACTER
 from mailwright.domain import locales
 from mailwright.domain.clock import MINUTE, Clock, Instant
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.locales import DEFAULT_LOCALE
 from mailwright.storage.database import Database
 from mailwright.storage.statements import statement

@@ -3,7 +3,6 @@
 import difflib
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, assert_never
 
 import orjson
@@ -30,6 +29,7 @@ from mailwright.content.work_thread import run_in_thread
 from mailwright.domain import locales
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.locales import DEFAULT_LOCALE
 from mailwright.domain.record_state import RecordState
 from mailwright.outbox import audit_log

@@ -7,12 +7,13 @@ recipient's own pages such as the unsubscribe page.
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from html import escape
 from typing import Final, NamedTuple, Protocol
 from urllib.parse import parse_qsl, urlencode
 
 from mailwright.content.attribute_entities import unescape_attribute
+from mailwright.domain.lazy_dataclass import dataclass
 
 # Longer links get parameters but are not tracked: some email programs would truncate them once they contain a token.
 MAX_URL_LENGTH: Final = 1_500

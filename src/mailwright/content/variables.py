@@ -1,12 +1,12 @@
 """Compare the variables that an author declares with those that the template uses."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from mailwright.content.segments_used import IN_SEGMENTS
 from mailwright.content.template import InvalidTemplate, Template
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import lazy_gettext, lazy_join
 
 # Variables that every email has, with samples for previews.

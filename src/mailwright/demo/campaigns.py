@@ -1,6 +1,5 @@
 """The demo campaigns: sent, deferred by an hourly limit, sending slowly, scheduled, in waves, and two drafts."""
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from mailwright.app.wiring import Engine
@@ -8,6 +7,7 @@ from mailwright.audience import contacts, lists, segments
 from mailwright.audience.status import ContactStatusService
 from mailwright.audience.tracking_consent import TrackingConsent
 from mailwright.domain.clock import DAY
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.sources.campaigns import progress
 from mailwright.sources.campaigns.campaigns import Campaigns
 from mailwright.sources.campaigns.definition import CampaignDefinition

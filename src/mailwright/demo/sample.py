@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from mailwright.access.api_keys import ApiKeys, Caller
@@ -22,6 +22,7 @@ from mailwright.demo.sequences import load_sequence
 from mailwright.domain.clock import DAY, HOUR, Instant, isoformat
 from mailwright.domain.explanation import ExplanationState, MessageExplanation
 from mailwright.domain.ids import uuid7
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import Source
 from mailwright.outbox import tenants
 from mailwright.outbox.message_records import MessageSearch, MessageSummary, search

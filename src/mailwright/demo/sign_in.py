@@ -1,12 +1,12 @@
 """The demo administrator and a one-time sign-in link."""
 
 import secrets
-from dataclasses import dataclass
 
 from mailwright.access.roles import Role
 from mailwright.access.sessions import Sessions
 from mailwright.access.users import FIRST_LOGIN
 from mailwright.app.wiring import Engine
+from mailwright.domain.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

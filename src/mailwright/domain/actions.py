@@ -1,11 +1,11 @@
 """Actions that a user can take on a message or a campaign. Each interface renders them in its own way."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from mailwright.domain.campaign import ALLOWED_STATUSES, CampaignAction, CampaignStatus
+from mailwright.domain.lazy_dataclass import dataclass
 
 
 class ActionKind(StrEnum):

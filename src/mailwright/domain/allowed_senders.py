@@ -1,11 +1,11 @@
 """The senders that an API key may use: single addresses and whole domains."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from mailwright.domain import address
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.lazy_dataclass import dataclass
 
 MAX_SENDERS: Final = 100
 MAX_SHOWN: Final = 5

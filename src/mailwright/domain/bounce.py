@@ -1,13 +1,13 @@
 """Classify bounces as hard or soft; a bounce is hard only if the address is certainly invalid."""
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import translate
 from functools import cache, lru_cache
 
 from mailwright.domain.bounce_phrases import ABOUT_SENDER, CLOSED, NO_MX, PASSING, SUGGESTIVE, UNKNOWN_ADDRESS
 from mailwright.domain.encoded_words import decode_words
+from mailwright.domain.lazy_dataclass import dataclass
 
 
 class BounceKind(StrEnum):

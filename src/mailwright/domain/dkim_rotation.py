@@ -6,10 +6,11 @@ later.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 
 from mailwright.domain.clock import DAY, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 
 # Longer than mail servers retry a delivery, which is five days.
 KEPT_FOR: Instant = 7 * DAY

@@ -1,11 +1,11 @@
 """DMARC aggregate reports: the results of a domain's email at receivers, and the policy that they justify."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from mailwright.domain.clock import Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.recipient_providers import RecipientProvider, domains_of
 
 # A stricter policy needs reports of this many days, this many reporters and this many messages.

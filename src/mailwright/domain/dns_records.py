@@ -1,7 +1,8 @@
 """DNS records of a sender domain, and the result of the check of each."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from mailwright.domain.lazy_dataclass import dataclass
 
 
 class RecordPurpose(StrEnum):

@@ -1,11 +1,11 @@
 """Data that explains why something is not sent yet. `texts/explanations.py` turns it into English."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from mailwright.domain.actions import Action
 from mailwright.domain.clock import Instant
 from mailwright.domain.guard_rails import GuardState
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.sending_readiness import Destination
 
 # Limits that count calendar days.

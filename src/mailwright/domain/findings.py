@@ -1,9 +1,9 @@
 """The result of one self-check, with a summary and advice."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from mailwright.domain.clock import Instant
+from mailwright.domain.lazy_dataclass import dataclass
 
 
 class Verdict(StrEnum):

@@ -1,12 +1,12 @@
 """Frequency caps: how many bulk emails a contact receives at most within some days."""
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 from mailwright.domain.clock import DAY, Instant
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.lazy_dataclass import dataclass
 
 FREQUENCY_CAP: Final = "frequency_cap"
 OFF: Final = "off"

@@ -1,6 +1,6 @@
 """Guard rails: the shares of hard bounces and complaints at which a campaign is slowed down or stopped."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from enum import StrEnum
 from functools import cache
 from typing import Annotated, Any, Final, Literal
@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from pydantic.alias_generators import to_camel
 
 from mailwright.domain.clock import Instant
+from mailwright.domain.lazy_dataclass import dataclass
 
 
 class Incident(StrEnum):

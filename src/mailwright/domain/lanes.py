@@ -6,10 +6,10 @@ sequences come before the campaigns, the oldest message first.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.states import Priority
 
 # Bits of a lane number from the right: the campaign's place in the queue or the sequence (28 bits, 0 for single

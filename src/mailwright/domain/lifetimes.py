@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Instant
 from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import Claimed, Source
 
 # A message deferred for this long is reported in the log, in its explanation and on Home.

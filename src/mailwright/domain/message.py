@@ -6,7 +6,7 @@ than twice as long to make as a named tuple, which `Claimed` is, or a plain data
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any, NamedTuple, Self
 
@@ -14,6 +14,7 @@ from mailwright.domain.bounce import BounceKind
 from mailwright.domain.clock import Instant
 from mailwright.domain.frequency import FrequencyCap
 from mailwright.domain.lanes import PRIORITY_SHIFT
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.permits import PacingRules
 from mailwright.domain.results import BouncedCopy, ErrorCategory
 from mailwright.domain.sender_domains import AcceptWarning

@@ -1,8 +1,7 @@
 """The message as a provider receives it."""
 
-from dataclasses import dataclass
-
 from mailwright.domain.clock import Instant
+from mailwright.domain.lazy_dataclass import dataclass
 
 
 @dataclass(slots=True)  # Not frozen, for speed: see domain.message.

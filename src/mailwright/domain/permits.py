@@ -1,12 +1,13 @@
 """Limits on sending, the counters and rates that enforce them, and the deferrals that result."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import date
 from enum import StrEnum
 
 from mailwright.domain.clock import SECOND, Instant
 from mailwright.domain.frequency import FREQUENCY_CAP
+from mailwright.domain.lazy_dataclass import dataclass
 
 
 class DeferReason(StrEnum):

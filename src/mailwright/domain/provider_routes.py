@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import Source
 
 # The name in a route for the provider of the installation, and the name in lists for all sources of a tenant.

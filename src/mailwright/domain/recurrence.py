@@ -1,10 +1,10 @@
 """Times that repeat: weekdays or days of the month at a local time."""
 
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Final
 
 from mailwright.domain.clock import Instant, to_instant
+from mailwright.domain.lazy_dataclass import dataclass
 
 WEEKDAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 # A month has at most 31 days, and only some months have a 31st.

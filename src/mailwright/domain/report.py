@@ -1,11 +1,12 @@
 """Reports about sent messages (bounces, complaints, opens …) in one format for all providers."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
 from mailwright.domain.clock import Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.states import EventType
 
 

@@ -1,10 +1,10 @@
 """The result of one attempt to send: always a value from a closed set, never an exception."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from mailwright.domain.bounce import BounceKind
 from mailwright.domain.clock import Instant
+from mailwright.domain.lazy_dataclass import dataclass
 
 
 class ErrorCategory(StrEnum):

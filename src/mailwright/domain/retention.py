@@ -1,11 +1,11 @@
 """Kinds of data that a retention rule can delete, and the limits of its period."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from mailwright.domain.clock import DAY, Instant
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import lazy_number
 
 MAX_DAYS: Final = 36_500

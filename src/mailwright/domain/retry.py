@@ -1,9 +1,9 @@
 """Retry policies: number of attempts, delays between them, and jitter."""
 
 import hashlib
-from dataclasses import dataclass
 
 from mailwright.domain.clock import HOUR, MINUTE, SECOND, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 
 JITTER = 0.25
 # While a provider is down, its messages are due again after at most this long, so that they resume soon.

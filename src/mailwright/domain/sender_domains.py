@@ -1,7 +1,8 @@
 """The domains that an installation sends from. A From address with any other domain is foreign."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+
+from mailwright.domain.lazy_dataclass import dataclass
 
 FOREIGN_FROM = "FOREIGN_FROM"
 

@@ -1,12 +1,12 @@
 """Decide from which domains a tenant may send, and its default sender."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from mailwright.domain import address
 from mailwright.domain.clock import Instant
 from mailwright.domain.dkim_rotation import DomainKey
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.sender_domains import is_same_or_below
 from mailwright.domain.translation import lazy_gettext
 from mailwright.domain.unsubscribe_tokens import FIRST_TENANT

@@ -1,9 +1,9 @@
 """Whether email leaves this machine: where it goes, what prevents sending, and what recipients would notice."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.tracking import TrackingMode
 
 

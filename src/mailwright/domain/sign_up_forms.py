@@ -1,10 +1,11 @@
 """Sign-up forms: typed fields that become contact attributes, and consent boxes whose wording is evidence."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
 from typing import Any, Final
+
+from mailwright.domain.lazy_dataclass import dataclass
 
 MAX_VALUE_LENGTH: Final = 500
 MAX_NUMBER: Final = 1e15

@@ -1,6 +1,6 @@
 """The content of an email that Mailwright writes itself, without its design."""
 
-from dataclasses import dataclass
+from mailwright.domain.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

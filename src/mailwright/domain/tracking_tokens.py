@@ -8,13 +8,13 @@ signature. The token of a link that contains values of the recipient includes th
 import binascii
 import hmac
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from hashlib import sha256
 from typing import Final
 from uuid import UUID
 
 from mailwright.domain.clock import DAY, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.signing import Signer, decode, encode
 from mailwright.domain.unsubscribe_tokens import InvalidToken
 

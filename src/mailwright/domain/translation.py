@@ -5,10 +5,12 @@ English.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from html import escape
 from types import MappingProxyType
 from typing import Any, Final, SupportsIndex
+
+from mailwright.domain.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

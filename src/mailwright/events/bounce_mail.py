@@ -5,12 +5,13 @@ An email without one of our message IDs never changes a contact.
 
 from collections.abc import Iterator
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import assert_never
 
 from mailwright.domain.bounce import BounceKind
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import MailwrightError
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
 from mailwright.events.bounces import (

@@ -5,7 +5,7 @@ the recipient if its whole subject asks for that. Nobody can forge such a reply 
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Final
 
@@ -15,6 +15,7 @@ from mailwright.domain import address
 from mailwright.domain.clock import HOUR, Clock, Instant
 from mailwright.domain.errors import InvalidInput
 from mailwright.domain.ids import uuid7
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import (
     ENVELOPE_FROM,
     FORWARDED_REPLY,

@@ -6,7 +6,6 @@ import hmac
 import re
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import delete, insert, select, update
@@ -14,6 +13,7 @@ from sqlalchemy.exc import IntegrityError
 
 from mailwright.domain.clock import MINUTE, Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.report import ReportScope
 from mailwright.events.outbound.signature import SIGNATURE_HEADER, sign
 from mailwright.ops.logs import logger

@@ -6,7 +6,7 @@ contact. Concurrent callers share a commit, and each call returns after that com
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum, auto
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from mailwright.domain.clock import DAY, HOUR, MINUTE, Clock, Instant
 from mailwright.domain.errors import InvalidInput
 from mailwright.domain.guard_rails import Incident
 from mailwright.domain.ids import is_uuid
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import Event
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType

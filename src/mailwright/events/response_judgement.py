@@ -7,13 +7,14 @@ A response without another one close to it, which is by far the most common case
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import groupby, pairwise
 from operator import attrgetter
 from typing import Any, Final
 
 from mailwright.audience import status
 from mailwright.domain.clock import MINUTE, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.machines import TOO_SOON, is_too_soon
 from mailwright.domain.states import EventType
 from mailwright.events.tracking.bursts import (

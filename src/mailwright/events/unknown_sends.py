@@ -7,7 +7,6 @@ sending. A report about an unknown message is only recorded, because another ins
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
 
 import orjson
@@ -15,6 +14,7 @@ from sqlalchemy.exc import IntegrityError
 
 from mailwright.domain.clock import DAY, HOUR, Instant
 from mailwright.domain.ids import created_at, is_uuid
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.report import Report
 from mailwright.domain.retention import MIN_DAYS, RetentionKind
 from mailwright.ops.logs import logger

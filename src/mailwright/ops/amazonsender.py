@@ -6,8 +6,9 @@ entry in this module.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+from mailwright.domain.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,12 @@
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from importlib.resources import files
 from typing import Final
 
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import ENGLISH, Catalogue, message_key
 
 LANGUAGES: Final = {"en": "English", "ru": "Русский", "pt": "Português"}

@@ -1,13 +1,14 @@
 """The role of this process within the process group of a supervisor; see `mailwright.app.supervisor`."""
 
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cache
 from typing import Final
 
 import orjson
 
 from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.lazy_dataclass import dataclass
 
 CHILD_VARIABLE: Final = "MAILWRIGHT_CHILD_PROCESS"
 # The Prometheus client keeps the metrics of all processes in files of this folder.

@@ -9,9 +9,11 @@ import os
 import re
 import sys
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import Any, Final, get_type_hints
+
+from mailwright.domain.lazy_dataclass import dataclass
 
 PROVIDERS: Final = "mailwright.providers"
 SOURCES: Final = "mailwright.sources"

@@ -5,9 +5,11 @@ most commands need neither.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
+
+from mailwright.domain.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     # A type checker sees the settings of one provider together with those of the installation.

@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import SecretStr
 
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.ops.provider_kinds import KINDS
 from mailwright.ops.release_files import load_defaults
 from mailwright.ops.settings import Settings

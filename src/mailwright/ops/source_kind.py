@@ -4,9 +4,10 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
+
+from mailwright.domain.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     # A type checker sees the settings of one source together with those of the installation.

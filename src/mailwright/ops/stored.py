@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Container, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
@@ -11,6 +10,7 @@ from pydantic import SecretStr, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
 from mailwright.domain.errors import ConfigurationInvalid, NotFound
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import lazy_gettext
 from mailwright.ops import amazonsender
 from mailwright.ops.provider_kinds import KINDS

@@ -2,9 +2,9 @@
 
 import difflib
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.ops.amazonsender import ALIASES, WITHOUT_EFFECT
 from mailwright.ops.child_process import CHILD_VARIABLE
 from mailwright.ops.provider_kinds import KINDS

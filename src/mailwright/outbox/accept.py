@@ -6,7 +6,6 @@ messages, for the audit.
 
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -16,6 +15,7 @@ from sqlalchemy import ColumnElement, Select, and_, func, insert, literal, selec
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.ids import uuid7s
 from mailwright.domain.lanes import lane_number
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import Accepted, NewMessage, Source
 from mailwright.domain.states import Priority, Status
 from mailwright.domain.unsubscribe_tokens import GENERAL

@@ -1,8 +1,8 @@
 """Check that every accepted message is in exactly one state."""
 
 from collections import Counter
-from dataclasses import dataclass
 
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.states import OPEN, Status
 from mailwright.storage.database import Database
 from mailwright.storage.statements import statement

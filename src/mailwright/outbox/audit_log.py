@@ -1,13 +1,13 @@
 """The audit log: who did what, recorded in the transaction of the action."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 from sqlalchemy import insert, or_, select
 
 from mailwright.domain.clock import Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import lazy_gettext
 from mailwright.storage.database import Readable, Transaction
 from mailwright.storage.tables import audit_log

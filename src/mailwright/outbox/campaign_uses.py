@@ -1,13 +1,13 @@
 """Find the campaigns that use a list, a segment, a template or an image."""
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 from sqlalchemy import select
 
 from mailwright.domain.campaign import CampaignStatus
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import lazy_gettext
 from mailwright.storage.database import Transaction
 from mailwright.storage.tables import campaigns, queue_entries

@@ -1,7 +1,6 @@
 """Stored DMARC aggregate reports, and their summary for each domain."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, and_, case, delete, distinct, func, insert, or_, select
@@ -19,6 +18,7 @@ from mailwright.domain.dmarc import (
     ReporterComparison,
     suggest_policy,
 )
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.storage.database import Readable, Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import dmarc_refusals, dmarc_reports, dmarc_sources

@@ -4,7 +4,7 @@ The result is data without any English text. It contains only actions that would
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from mailwright.domain.actions import Action, ActionKind, campaign_actions
@@ -33,6 +33,7 @@ from mailwright.domain.explanation import (
 )
 from mailwright.domain.frequency import cap_of_detail
 from mailwright.domain.ids import is_uuid
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.permits import (
     PROVIDER_LIMIT,
     QUOTA_EXHAUSTED,

@@ -14,7 +14,7 @@ import asyncio
 import secrets
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -23,6 +23,7 @@ import orjson
 from sqlalchemy import delete, select
 
 from mailwright.domain.clock import DAY, MINUTE, SECOND, Clock, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import Event, Source
 from mailwright.domain.states import VALIDATIONS, EventType
 from mailwright.ops.logs import logger

@@ -5,12 +5,12 @@ any number of workers, and needs no Valkey.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
 
 from mailwright.domain.clock import DAY, SECOND, Instant
 from mailwright.domain.frequency import MAX_DAYS, CapReached, FrequencyCap
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import Admitted
 from mailwright.storage.database import Database
 from mailwright.storage.hot import Runner

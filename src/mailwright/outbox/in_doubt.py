@@ -1,10 +1,10 @@
 """Handle messages in doubt. The provider may or may not have them, so none is silently resent or dropped."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from mailwright.domain.clock import DAY, Clock, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import Event
 from mailwright.domain.states import VALIDATIONS, EventType, OnDoubt, Status
 from mailwright.outbox.sending_hold import COMMITS_LOST, is_held

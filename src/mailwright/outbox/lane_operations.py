@@ -1,10 +1,9 @@
 """Retry the failed messages of a lane, and resolve those in doubt, all at once."""
 
-from dataclasses import dataclass
-
 from sqlalchemy import delete
 
 from mailwright.domain.clock import Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import Event
 from mailwright.domain.states import EventType, Resolution
 from mailwright.outbox.operations import count_final_state, discard_proofs, outcome_of

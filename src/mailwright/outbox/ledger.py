@@ -6,10 +6,11 @@ flushed. At worst, the rest of one block stays unused until its window ends.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 from mailwright.domain.clock import HOUR, SECOND, Clock, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import Claimed
 from mailwright.domain.permits import LimitWindow, SendRate
 from mailwright.ops.logs import logger

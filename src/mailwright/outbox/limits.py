@@ -1,7 +1,7 @@
 """Load the limits of tenants and campaigns, the defaults from the settings, and the remaining provider quota."""
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, date, datetime
 from functools import lru_cache
 from typing import Any
@@ -14,6 +14,7 @@ from mailwright.domain.clock import MINUTE, Instant
 from mailwright.domain.frequency import FrequencyCap, parse_frequency_cap
 from mailwright.domain.guard_rails import GuardState
 from mailwright.domain.lanes import Lane, is_of_campaign, place_of
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import Source
 from mailwright.domain.permits import DomainLimits, LimitLevel, Limits, QuotaSnapshot
 from mailwright.domain.states import Priority

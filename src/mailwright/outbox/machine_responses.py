@@ -7,13 +7,14 @@ as webhooks. It replaces the event of an unsubscribe.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import orjson
 
 from mailwright.domain.clock import MINUTE, Instant, isoformat
 from mailwright.domain.ids import uuid7
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import Event
 from mailwright.domain.states import EventType
 from mailwright.outbox.settle import append_events, event_row

@@ -1,11 +1,11 @@
 """How much each provider sent in each hour, and when its last event arrived, so that a silent provider is noticed."""
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Clock, Instant
 from mailwright.domain.errors import NotDurable
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.ops.logs import logger
 from mailwright.outbox.ledger import ADD_TO_COUNTER, OPEN_COUNTER, SET_COUNTER, read_counters
 from mailwright.storage.database import Database, Transaction

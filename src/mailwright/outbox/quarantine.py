@@ -1,12 +1,13 @@
 """Messages that may have been sent between a backup and its restore: list them, send them again, or drop them."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Final
 
 from sqlalchemy import func, select, text
 
 from mailwright.domain.clock import Clock
 from mailwright.domain.errors import NotPossibleNow
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import Event
 from mailwright.domain.states import Resolution
 from mailwright.outbox import audit_log

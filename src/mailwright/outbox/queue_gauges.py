@@ -1,10 +1,9 @@
 """Metrics of the whole queue: the number of waiting messages, their age, and the number that need an operator."""
 
-from dataclasses import dataclass
-
 from sqlalchemy import select, text
 
 from mailwright.domain.clock import SECOND, Clock, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.ops import metrics
 from mailwright.storage.database import Database
 from mailwright.storage.statements import statement

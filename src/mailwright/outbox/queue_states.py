@@ -5,7 +5,6 @@ with the reason and the end of the deferral, and COMPLETED when nothing is left 
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import case, func, select, update
@@ -13,6 +12,7 @@ from sqlalchemy import case, func, select, update
 from mailwright.domain.campaign import QUEUED, QueueStatus
 from mailwright.domain.clock import Instant
 from mailwright.domain.lanes import Lane, is_of_campaign, place_of
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.permits import DeferReason
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import lane_deferrals, queue_entries

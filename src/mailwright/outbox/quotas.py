@@ -1,12 +1,12 @@
 """Provider quotas: the remaining quota that each provider reports, and the number of messages sent since."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import delete, insert, select, update
 
 from mailwright.domain.clock import DAY, HOUR, Clock, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.permits import QUOTA_EXHAUSTED, QuotaPeriod, QuotaSnapshot, quota_counter, quota_lock_name
 from mailwright.outbox import defer
 from mailwright.outbox.ledger import LOCK_COUNTER, NEVER, OPEN_COUNTER

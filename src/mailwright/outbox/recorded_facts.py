@@ -1,13 +1,14 @@
 """Facts that the installation records about itself, for health checks: its size by day, its last backup and so on."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from enum import StrEnum
 from typing import Any, Final
 
 import orjson
 
 from mailwright.domain.clock import DAY, HOUR, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.outbox.installation_values import load_value, store_value
 from mailwright.storage.database import Database, Transaction
 

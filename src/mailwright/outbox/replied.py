@@ -1,13 +1,13 @@
 """Find the messages that replies answer."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 from sqlalchemy import func, select
 
 from mailwright.domain.clock import Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import ACCOUNT_EMAIL, FORWARDED_REPLY, OWN_MESSAGE_ID
 from mailwright.domain.states import EventType
 from mailwright.storage.database import Database

@@ -1,7 +1,6 @@
 """Find the messages that provider reports are about."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 
@@ -9,6 +8,7 @@ import orjson
 
 from mailwright.domain import address
 from mailwright.domain.clock import Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import Event
 from mailwright.domain.states import REPORTED_UNSENT, EventType
 from mailwright.outbox.settle import append_events, event_row

@@ -5,7 +5,7 @@ interrupted pass continues at the position of its last batch.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Final
@@ -14,6 +14,7 @@ from sqlalchemy import func, select, true
 
 from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.retention import NOTHING, OF_MESSAGES, RetentionCount, RetentionKind, RetentionRule, check_days
 from mailwright.outbox.frequency import delete_unsent
 from mailwright.outbox.reported import load_stored_copies

@@ -11,7 +11,6 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from io import BufferedReader, RawIOBase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -21,6 +20,7 @@ from sqlalchemy import Boolean, Double, Integer, select
 
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.retention import RetentionRule
 from mailwright.outbox.retention_export import ExportFailed, flush_folder
 from mailwright.outbox.retention_rules import lock_rule

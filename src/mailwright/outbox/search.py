@@ -5,12 +5,13 @@ for a limited number of messages per page: the newest ones, or those of a campai
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from sqlalchemy import func, select
 
 from mailwright.domain.clock import MINUTE, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.permits import Deferral, split_defer_reason
 from mailwright.domain.states import MessageGroup, Status
 from mailwright.outbox.message_records import NEWEST, MessageSearch, MessageSummary, search

@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Final
 
 import orjson
@@ -15,6 +15,7 @@ from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.dkim_rotation import DomainKey, KeyState, keys_in
 from mailwright.domain.dns_records import DnsRecord, DnsResult, DnsState, RecordPurpose
 from mailwright.domain.errors import NotFound, NotPossibleNow
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.sender_policy import InstallationSenders, SenderPolicy, TenantDomain
 from mailwright.outbox.installation_values import load_value, store_value
 from mailwright.storage.database import PROMPT_SECONDS, Database, Transaction

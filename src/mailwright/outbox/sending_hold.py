@@ -5,7 +5,6 @@ twice.
 """
 
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import StrEnum
 
 import orjson
@@ -14,6 +13,7 @@ from sqlalchemy.exc import IntegrityError
 
 from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.errors import NotDurable, NotPossibleNow
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import Event
 from mailwright.domain.states import EventType
 from mailwright.outbox import audit_log

@@ -1,12 +1,12 @@
 """Find the published sequences that use a template, a list, a segment or a campaign."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 from sqlalchemy import select
 
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import lazy_gettext
 from mailwright.storage.database import Transaction
 from mailwright.storage.tables import sequence_versions, sequences

@@ -1,7 +1,7 @@
 """Record the results of attempts with their events, and the start of the next attempts, in one transaction."""
 
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Protocol
 
 import orjson
@@ -10,6 +10,7 @@ from mailwright.domain.address import domain_of
 from mailwright.domain.clock import HOUR, Clock, Instant
 from mailwright.domain.frequency import CapReached
 from mailwright.domain.ids import token
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import Admitted, Claimed, Delivered, Event, NewMessage, Outcome, Settlement
 from mailwright.domain.states import VALIDATIONS, EventType, Status
 from mailwright.outbox.accept import accept

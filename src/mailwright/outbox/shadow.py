@@ -3,12 +3,13 @@ report about them.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Final
 
 from sqlalchemy import func, insert, select
 
 from mailwright.domain.clock import DAY, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.shadow import ShadowFinding
 from mailwright.storage.database import Readable, Transaction
 from mailwright.storage.tables import shadow_emails

@@ -2,11 +2,12 @@
 
 import hashlib
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sqlalchemy import delete, select
 
 from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.outbox.audit_log import record
 from mailwright.storage.database import Database
 from mailwright.storage.statements import statement

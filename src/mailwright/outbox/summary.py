@@ -4,11 +4,11 @@ operator.
 The cost depends on the waiting messages, not on the sent ones.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 from mailwright.domain.clock import DAY, Instant
 from mailwright.domain.lanes import is_of_campaign, lane_number
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.lifetimes import DELAYED_AFTER
 from mailwright.domain.states import Priority, Status
 from mailwright.outbox.message_records import MessageSearch, count

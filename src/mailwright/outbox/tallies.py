@@ -7,7 +7,7 @@ slow down sending.
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import monotonic
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.exc import IntegrityError
 
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Clock, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.states import EventType
 from mailwright.ops.periodic import run_periodically
 from mailwright.outbox.installation_values import insert_value, load_position, load_value, lock_value, move_cursor

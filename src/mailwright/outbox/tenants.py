@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date
 from typing import Any, Final, TypedDict, Unpack
 from urllib.parse import urlsplit
@@ -20,6 +19,7 @@ from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound, No
 from mailwright.domain.frequency import parse_frequency_cap
 from mailwright.domain.guard_rails import GuardRailSettings
 from mailwright.domain.lanes import lane_number
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.states import Priority
 from mailwright.domain.tracking import TrackingMode
 from mailwright.domain.working_hours import parse_working_hours

@@ -1,7 +1,6 @@
 """Queue requests to the webhooks of a tenant, in the caller's transaction. `events/outbound` sends them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -10,6 +9,7 @@ from sqlalchemy import insert, select
 
 from mailwright.domain.clock import Instant
 from mailwright.domain.ids import uuid7s
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.states import EventType
 from mailwright.outbox.settle import NO_MESSAGE
 from mailwright.storage.database import Transaction

@@ -1,12 +1,12 @@
 """The registry of running workers and of the providers that each of them can reach."""
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 
 import orjson
 from sqlalchemy import delete, func, select, text
 
 from mailwright.domain.clock import DAY, MINUTE, SECOND, Clock, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.permits import Deferral, DeferReason
 from mailwright.domain.provider_routes import ProviderRoutes
 from mailwright.outbox.installation_values import load_value, store_value

@@ -5,7 +5,7 @@ import base64
 import binascii
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 from mailwright.audience.suppressions import suppressed_among
@@ -31,6 +31,7 @@ from mailwright.content.text import from_html
 from mailwright.content.variables import on_one_line
 from mailwright.domain import address
 from mailwright.domain.clock import Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import (
     ALTERNATIVES,
     DEDUPE_KEY_FIELD,

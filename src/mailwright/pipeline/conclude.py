@@ -1,10 +1,11 @@
 """Turn the result of an attempt into the message's next state and events."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, assert_never
 
 from mailwright.content.dkim import DkimSigner
 from mailwright.domain.clock import HOUR, Instant, isoformat, utc_text
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.lifetimes import Lifetimes
 from mailwright.domain.message import Admitted, Claimed, Delivered, Event, Outcome, Settlement
 from mailwright.domain.outgoing import OutgoingMessage

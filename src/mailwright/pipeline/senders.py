@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from mailwright.content.dkim import DkimSigner
 from mailwright.content.headers import Mailbox
 from mailwright.domain import address
 from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import ACCOUNT_EMAIL, ENVELOPE_FROM, FORWARDED_REPLY, OTHER_SENDERS, Claimed
 from mailwright.domain.sender_domains import SenderDomains
 from mailwright.domain.sender_policy import (

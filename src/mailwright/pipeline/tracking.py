@@ -1,12 +1,12 @@
 """Decide which messages are tracked, and prepare the links of their templates."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any, Final
 
 from mailwright.content.template_store import TemplateStore
 from mailwright.content.tracked_links import LinkRewriter, TrackedRecipient, add_parameters, fixed_urls
 from mailwright.domain.clock import Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import Claimed
 from mailwright.domain.tracking import TrackingMode, tracking_of
 from mailwright.domain.tracking_tokens import TrackingTokens, day_of, link_id_of

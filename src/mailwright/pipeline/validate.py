@@ -1,7 +1,6 @@
 """Validate a message with four checks in order. The message fails permanently at the first failed check."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 
 from mailwright.content import html as html_rules
@@ -10,6 +9,7 @@ from mailwright.domain import address
 from mailwright.domain.clock import utc_text
 from mailwright.domain.frequency import CapReached
 from mailwright.domain.ids import is_uuid
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import FREE_SUBJECT, Claimed
 
 

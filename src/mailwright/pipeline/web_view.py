@@ -1,7 +1,6 @@
 """Render the HTML of a message for the web view, with the recipient's data."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -9,6 +8,7 @@ from sqlalchemy import and_, select
 
 from mailwright.content.template import InvalidTemplate, Template
 from mailwright.content.template_store import TemplateStore
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import IS_TEST, personalize_payload
 from mailwright.domain.unsubscribe_tokens import FIRST_TENANT, GENERAL, UnsubscribeTokens, unsubscribe_link
 from mailwright.domain.web_view_tokens import WebViewTokens

@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import orjson
 
 from mailwright.domain.clock import HOUR, SECOND, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import ErrorCategory, SendResult
 from mailwright.providers.http import Disconnect, HttpResponse

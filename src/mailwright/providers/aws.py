@@ -5,7 +5,7 @@ import hmac
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any
@@ -13,6 +13,7 @@ from urllib.parse import quote, urlsplit
 
 from mailwright.domain.clock import MINUTE, Clock, Instant
 from mailwright.domain.errors import MailwrightError
+from mailwright.domain.lazy_dataclass import dataclass
 
 ALGORITHM = "AWS4-HMAC-SHA256"
 # How long credentials are cached. botocore renews expiring credentials 15 minutes ahead, so a minute is short enough.

@@ -7,13 +7,13 @@ import socket
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import NamedTuple
 
 from aiohappyeyeballs import AddrInfoType, start_connection
 from yarl import URL
 
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import lazy_gettext
 from mailwright.providers.callbacks import OVER, run_with_callback
 from mailwright.providers.http_connection import PIECE_BYTES, HttpConnection, HttpExchange, HttpPhase

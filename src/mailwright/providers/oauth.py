@@ -6,7 +6,7 @@ A token is fetched once for all connections and reused until shortly before it e
 import asyncio
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
@@ -14,6 +14,7 @@ import orjson
 
 from mailwright.domain.clock import MINUTE, SECOND, Clock, Instant
 from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import lazy_gettext
 from mailwright.providers.api_provider import require_https
 from mailwright.providers.api_responses import read_object

@@ -1,10 +1,10 @@
 """The protocol of a provider. A new provider is one module and one entry in `app`."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from mailwright.domain.clock import Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import SendResult
 

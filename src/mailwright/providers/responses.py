@@ -1,10 +1,11 @@
 """Results that the response tables of the providers share."""
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from mailwright.domain.address import mask
 from mailwright.domain.clock import Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.results import ErrorCategory, ResultKind, SendResult
 
 MAX_TEXT = 500

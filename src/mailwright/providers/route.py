@@ -2,11 +2,11 @@
 
 import zlib
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import Claimed
 from mailwright.domain.permits import Deferral, DeferReason
 from mailwright.domain.results import ErrorCategory, SendResult

@@ -1,9 +1,9 @@
 """Statuses of recipients that Mailwright writes to tables of other programs."""
 
-from dataclasses import dataclass
 from enum import Enum, auto
 
 from mailwright.domain.clock import Instant
+from mailwright.domain.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ needs an approval, which covers everyone who enters: nobody knows how many peopl
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ from mailwright.access.users import User
 from mailwright.domain.approval import ApprovalStatus, max_recipients
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import lazy_gettext, lazy_join, lazy_number, lazy_text, ngettext
 from mailwright.outbox import audit_log
 from mailwright.sources.campaigns.approval_gate import AwaitsApproval, KeyWithoutOwner

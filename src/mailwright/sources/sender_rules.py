@@ -6,10 +6,10 @@ provider that sends for the tenant and the source is the local mailbox or a serv
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import Source
 from mailwright.domain.tracking import TrackingMode
 from mailwright.domain.translation import lazy_gettext, lazy_join, lazy_number

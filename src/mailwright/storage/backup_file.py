@@ -10,12 +10,13 @@ import hashlib
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import IO, Any, Final
 
 import orjson
 
 from mailwright.domain.errors import MailwrightError
+from mailwright.domain.lazy_dataclass import dataclass
 
 FORMAT_VERSION: Final = 1
 _ROWS: Final = 1_000

@@ -5,13 +5,13 @@ with a larger key was read. On SQLite, which has one writer, this cannot happen.
 until all transactions that were writing to the table when it saw the newest key have ended.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import ClauseElement, Executable, Table, Text, func, select
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.storage.database import Database, Transaction
 
 

@@ -5,12 +5,13 @@ The statements of each migration are read, so a description cannot differ from w
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Final
 
 from sqlalchemy import text
 
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.storage.database import Database
 from mailwright.storage.revision import BatchedChange, Revision, list_names, load_revision
 from mailwright.storage.schema_state import InstalledSchema, SchemaStatus, load_schema

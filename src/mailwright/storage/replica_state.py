@@ -1,7 +1,8 @@
 """Whether a replica can be read, and how far it is behind its primary."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from mailwright.domain.lazy_dataclass import dataclass
 
 
 class ReplicaProblem(StrEnum):

@@ -1,12 +1,12 @@
 """The revisions of the schema, in order. Each is a file in `migrations/versions/` that declares its steps."""
 
 import re
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from runpy import run_path
 from typing import Final
 
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.storage.statements import Dialect
 
 VERSIONS: Final = Path(__file__).parent / "migrations" / "versions"

@@ -1,13 +1,14 @@
 """Find out which schema a database has, by what it records and by its real tables. All commands use this test."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Final, NamedTuple
 
 from sqlalchemy import select
 
 from mailwright.domain.errors import DatabaseNotReady, MailwrightError, NotPossibleNow
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.storage.database import Database
 from mailwright.storage.outbox_table import TABLE as OUTBOX_TABLE
 from mailwright.storage.revision import list_names, newest_revision

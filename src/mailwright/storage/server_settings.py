@@ -1,11 +1,11 @@
 """Find settings of a PostgreSQL server with which a crash or a failover can lose accepted messages."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from sqlalchemy import text
 
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import lazy_gettext
 from mailwright.storage.database import PROMPT_SECONDS, Database
 from mailwright.storage.standbys import STANDBYS, Standbys, standbys_from

@@ -8,13 +8,14 @@ import asyncio
 import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from sqlalchemy import Float, bindparam, text
 from sqlalchemy.engine.row import Row
 
 from mailwright.domain.errors import DatabaseBlocked, NotDurable
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.storage.connection import Connection
 
 # A confirmation usually takes milliseconds. After this long, the standby is taken as lost.

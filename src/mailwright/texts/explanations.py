@@ -1,7 +1,6 @@
 """Explanations, deferrals and forecasts in English. No other module writes sentences about them."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from typing import Final
 
@@ -35,6 +34,7 @@ from mailwright.domain.explanation import (
     Remedy,
 )
 from mailwright.domain.guard_rails import GuardAction, GuardFinding, Incident
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.lifetimes import DELAYED_AFTER
 from mailwright.domain.permits import (
     PROVIDER_LIMIT,

@@ -1,8 +1,8 @@
 """Whether email leaves this machine, in sentences: the same on every page, in commands, in the API and for agents."""
 
-from dataclasses import dataclass
 from typing import Final
 
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.sending_readiness import Destination, ReadinessReason, SendingReadiness
 from mailwright.domain.tracking import TrackingMode
 from mailwright.domain.translation import gettext, lazy_gettext, ngettext

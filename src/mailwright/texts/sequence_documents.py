@@ -5,10 +5,10 @@ Kinds without a sentence of their own are described by their fields, so that eve
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from mailwright.audience.filters import InvalidFilter
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.recurrence import WEEKDAYS
 from mailwright.domain.translation import gettext, lazy_gettext, pgettext
 from mailwright.texts.filters import describe

@@ -1,13 +1,13 @@
 """Limit the size of every request body while it is read, before a form parser stores it in memory or in a file."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mailwright.content.attachments import MAX_ATTACHMENTS_BYTES
 from mailwright.content.image_rules import MAX_UPLOAD_BYTES
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.events.dmarc.unpack import MAX_FILE_BYTES as MAX_DMARC_BYTES
 from mailwright.ops.provider_kind import MAX_WEBHOOK_BYTES
 from mailwright.ops.provider_kinds import KINDS

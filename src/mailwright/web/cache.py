@@ -7,12 +7,12 @@ to compute, after `KEPT_TIMES` as long as that, so that a page which refreshes i
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
-from dataclasses import dataclass
 from math import inf
 from typing import Any, Final, TypeVar
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.ops.provider_kinds import KINDS
 
 CACHE_SECONDS: Final = 15.0

@@ -1,7 +1,7 @@
 """Report every error as `application/problem+json` (RFC 9457) with a stable code. One table maps errors to statuses."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
 
@@ -27,6 +27,7 @@ from mailwright.domain.errors import (
     NotPossibleNow,
     Unauthorized,
 )
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import gettext
 from mailwright.ops.logs import logger
 from mailwright.sources.api.senders import SenderNotAllowed

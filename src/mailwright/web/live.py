@@ -7,12 +7,12 @@ respond, listeners get an event that says so, because what their page shows may 
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from mailwright.actions.campaigns import progress_response
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotDurable
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.ops.logs import logger
 from mailwright.outbox.limits import DefaultLimits
 from mailwright.sources.campaigns.queue_progress import queue_progress

@@ -6,7 +6,7 @@ the form token of the session, as a field or as a header.
 """
 
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, tzinfo
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
@@ -20,6 +20,7 @@ from mailwright.access.sessions import Session, form_token, is_form_token
 from mailwright.access.users import User
 from mailwright.app.wiring import Engine
 from mailwright.domain.errors import MailwrightError
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.network import is_numeric_or_local
 from mailwright.web.bodies import FORM_WAS_READ
 from mailwright.web.languages import use_language_of_user

@@ -1,12 +1,12 @@
 """Read an uploaded file: as the body of the request, or as a file of a form."""
 
-from dataclasses import dataclass
 from urllib.parse import unquote
 
 from fastapi import Request
 from starlette.datastructures import UploadFile
 
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import lazy_gettext
 from mailwright.web.bodies import read_bytes, too_large
 

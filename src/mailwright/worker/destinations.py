@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from mailwright.domain.address import domain_of
 from mailwright.domain.clock import SECOND, Clock, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import Claimed
 from mailwright.domain.permits import Deferral, DeferReason, DomainLimit, DomainLimits, LimitWindow
 from mailwright.outbox.ledger import Ledger

@@ -2,11 +2,12 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 
 from mailwright.domain.clock import SECOND, Clock, Instant, isoformat
 from mailwright.domain.frequency import cap_reason
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.lifetimes import Lifetimes
 from mailwright.domain.message import Admitted, Claimed
 from mailwright.domain.permits import (

@@ -1,11 +1,11 @@
 """Renew leases, recover the work of lost workers, resolve messages in doubt and delete old data."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from mailwright.audience.status import SoftBounces
 from mailwright.domain.clock import MINUTE, SECOND, Clock, Instant
 from mailwright.domain.errors import NotDurable
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import Claimed
 from mailwright.events.reports import MOST_FORGOTTEN, forget
 from mailwright.outbox.accepted_counts import merge_accepted_counts

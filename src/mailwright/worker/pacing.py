@@ -7,11 +7,12 @@ uses an exact rate, because the next send time depends on the actual start of it
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil, inf
 from time import perf_counter
 
 from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import Claimed
 from mailwright.domain.permits import PacingRules
 from mailwright.outbox.ledger import LEAD, TAKE_OVER, Ledger, SlotSpacing

@@ -1,8 +1,7 @@
 """The settings and collaborators of a worker."""
 
-from dataclasses import dataclass
-
 from mailwright.domain.clock import SECOND, Clock, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.lifetimes import Lifetimes
 from mailwright.events.retractions import Retractions
 from mailwright.outbox.absence import WorkerAbsence

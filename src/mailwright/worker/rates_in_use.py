@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from math import ceil
 
 from mailwright.domain.clock import Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.permits import PacingRules, SendRate
 from mailwright.outbox.ledger import TAKE_OVER, Booking, RateCheckpoint
 

@@ -3,7 +3,6 @@
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from mailwright.audience.contact_fields import (
@@ -14,6 +13,7 @@ from mailwright.audience.contact_fields import (
 )
 from mailwright.audience.importing.value_formats import ColumnFormat
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.lazy_dataclass import dataclass
 
 # The contact fields. First and last name are attributes. They form the name if the file has no name column.
 FIELDS: Final = ("email", "name", "locale", "timezone", "tags", "tracking_consent", "subscribed", "opted_out")

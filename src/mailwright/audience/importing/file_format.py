@@ -4,11 +4,11 @@ import codecs
 import csv
 import re
 from collections import Counter
-from dataclasses import dataclass
 from typing import Final
 
 from mailwright.audience.contact_fields import is_address
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.lazy_dataclass import dataclass
 
 SAMPLE_BYTES: Final = 256 * 1024
 MAX_RECORD_LENGTH: Final = 64 * 1024

@@ -9,7 +9,7 @@ import gc
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
@@ -51,6 +51,7 @@ from mailwright.audience.objections import IMPORT_SOURCE
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.domain.ids import uuid7
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.outbox import audit_log
 from mailwright.outbox.pending_erasures import ErasurePending
 from mailwright.storage.database import Database

@@ -4,7 +4,7 @@ import codecs
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -27,6 +27,7 @@ from mailwright.audience.importing.rows import (
 from mailwright.audience.importing.subscription_answers import SubscriptionAnswer
 from mailwright.audience.importing.value_formats import LABELS, ColumnFormat, OddCells, convert, judge_columns
 from mailwright.audience.legal_basis import LegalBasis, LegalBasisRecord
+from mailwright.domain.lazy_dataclass import dataclass
 
 PREVIEW_ROWS: Final = 5
 # A preview reads this many rows to count those that will be refused, which takes about a second.

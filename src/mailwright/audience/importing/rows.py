@@ -1,7 +1,6 @@
 """Parse a record of a file into a contact, or raise an error with the reason why it is refused."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from mailwright.audience import contact_fields
@@ -13,6 +12,7 @@ from mailwright.audience.importing.value_formats import ColumnFormat, convert, o
 from mailwright.audience.tracking_consent import normalize_consent
 from mailwright.domain import address
 from mailwright.domain.divisions import OCD_IDS
+from mailwright.domain.lazy_dataclass import dataclass
 
 _SHOWN: Final = 40  # characters of a value in a remark
 

@@ -5,7 +5,6 @@ import warnings
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import date, datetime, time
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,6 +12,7 @@ from typing import Any, Final
 
 from mailwright.audience.importing.columns import MAX_COLUMNS
 from mailwright.audience.importing.file_format import FileUnreadable
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import lazy_gettext
 
 _SIGNATURE_BYTES: Final = 8

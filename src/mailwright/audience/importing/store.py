@@ -7,7 +7,7 @@ respect it.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from mailwright.audience.status import apply_facts, unsubscribe_fact
 from mailwright.audience.tracking_consent import REFUSED
 from mailwright.domain.clock import Instant
 from mailwright.domain.ids import uuid7s
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.outbox.pending_erasures import find_erasing
 from mailwright.storage.hot import Runner

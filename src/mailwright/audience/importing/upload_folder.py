@@ -5,7 +5,6 @@ import contextlib
 import re
 import secrets
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +12,7 @@ from mailwright.audience.importing.file_format import FileUnreadable
 from mailwright.audience.importing.spreadsheets import ReadableFile, convert_spreadsheet, is_spreadsheet
 from mailwright.audience.importing.upload_files import UploadFiles
 from mailwright.domain.errors import NotFound
+from mailwright.domain.lazy_dataclass import dataclass
 
 # A staged file is deleted after this time.
 STAGED_SECONDS: Final = 6 * 3600

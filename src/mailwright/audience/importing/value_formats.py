@@ -7,10 +7,12 @@ if the column's values allow no other. Otherwise the values stay as written, and
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import date
 from enum import StrEnum
 from typing import Any, Final
+
+from mailwright.domain.lazy_dataclass import dataclass
 
 
 class ColumnFormat(StrEnum):

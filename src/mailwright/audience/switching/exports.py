@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC
 from pathlib import Path
 from typing import Any, Final
@@ -26,6 +25,7 @@ from mailwright.domain.address import split_mailbox
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput
 from mailwright.domain.foreign_json import load_json
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.schedule import parse_time
 
 STATUS: Final = "status"

@@ -8,7 +8,7 @@ import asyncio
 import csv
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -27,6 +27,7 @@ from mailwright.audience.switching.results import SwitchCounts, SwitchReport, Ta
 from mailwright.audience.switching.vendors import FORMATS, MemberStatus, Vendor, strongest
 from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.storage.database import Database
 
 _BATCH: Final = 1_000

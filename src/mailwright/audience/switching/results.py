@@ -2,7 +2,7 @@
 
 import csv
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +15,7 @@ from mailwright.audience.status import ContactStatus, SuppressionReason, find_er
 from mailwright.audience.suppressions import ALL_MESSAGES
 from mailwright.audience.switching.exports import ExportedRow
 from mailwright.audience.switching.vendors import MemberStatus, strongest
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.outbox.pending_erasures import find_erasing
 from mailwright.storage.database import Transaction
 from mailwright.storage.tables import contacts, subscriptions, suppressions

@@ -12,7 +12,7 @@ import shutil
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from enum import StrEnum
 from io import BufferedWriter
 from pathlib import Path
@@ -28,6 +28,7 @@ from mailwright.audience.switching.moving import SwitchOver, SwitchOvers
 from mailwright.audience.switching.results import SwitchCounts
 from mailwright.audience.switching.vendors import MemberStatus, Vendor
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound, NotPossibleNow
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.ops.logs import logger
 
 log = logger(__name__)

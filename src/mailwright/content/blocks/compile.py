@@ -1,7 +1,6 @@
 """Compile a block document to MJML and HTML, once per version. Variables pass through as template code."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from mailwright.content import text as plain_text
@@ -16,6 +15,7 @@ from mailwright.content.brand import DEFAULT_BRAND, Brand
 from mailwright.content.formats import TemplateFormat
 from mailwright.content.preheader import insert_preheader
 from mailwright.content.social_icons import has_icons
+from mailwright.domain.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

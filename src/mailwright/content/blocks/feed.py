@@ -6,7 +6,6 @@ Documents with an internal DTD are refused, because entities could exhaust memor
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from html import unescape
 from html.entities import html5
 from typing import Any, Final
@@ -20,6 +19,7 @@ from mailwright.content.text import from_html
 from mailwright.domain.encoded_words import decode_charset
 from mailwright.domain.errors import InvalidInput
 from mailwright.domain.foreign_json import load_json
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import lazy_gettext
 
 MAX_FEED_BYTES: Final = 4 * 1024 * 1024

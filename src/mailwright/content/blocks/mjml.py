@@ -6,7 +6,7 @@ columns.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -31,6 +31,7 @@ from mailwright.content.blocks.row import (
 )
 from mailwright.content.blocks.theme import Theme
 from mailwright.content.segments_used import membership_condition
+from mailwright.domain.lazy_dataclass import dataclass
 
 # The issue code for all warnings about a block that have no code of their own.
 UNFINISHED: Final = "UNFINISHED_BLOCK"

@@ -1,13 +1,13 @@
 """Write the MJML of one row of a column, with the colours and the spacing of its position."""
 
 import re
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from mailwright.content.blocks import inline as inline_html
 from mailwright.content.blocks.document import Block
 from mailwright.content.blocks.theme import Theme
 from mailwright.content.colors import TEXT_CONTRAST, contrast, parse_color
+from mailwright.domain.lazy_dataclass import dataclass
 
 # The backgrounds that the dark scheme replaces: no background, and the soft background of the brand kit.
 SOFT_BACKGROUNDS: Final = (None, "brand:background")

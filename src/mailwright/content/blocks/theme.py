@@ -1,11 +1,11 @@
 """The colours, fonts and sizes of a document: its own settings, then the brand kit, then defaults."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from mailwright.content.blocks.document import DocumentSettings, brand_color
 from mailwright.content.brand import FONT_STACKS, Brand
 from mailwright.content.colors import TEXT_CONTRAST, WHITE, contrast, mix, parse_color, readable_on, with_contrast
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.locales import is_right_to_left
 
 DEFAULT_WIDTH: Final = 600

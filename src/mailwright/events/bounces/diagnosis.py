@@ -3,11 +3,11 @@
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import assert_never
 
 from mailwright.domain.address import InvalidAddress, deliverable
 from mailwright.domain.bounce import MAX_TEXT, BounceKind, judge_bounce, states_reason
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.events.bounces.model import BouncedRecipient, DsnAction
 
 MAX_DIAGNOSTIC = 1_000

@@ -5,8 +5,9 @@ import quopri
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from email.message import Message
+
+from mailwright.domain.lazy_dataclass import dataclass
 
 # Only the first bytes are needed: the report and the original headers come before our own message with its images.
 MAX_BYTES = 512 * 1024

@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from mailwright.domain.feedback import FeedbackType, parse_feedback_type
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.events.bounces.diagnosis import find_address, find_addresses
 from mailwright.events.bounces.email_parts import EmailHeaders, EmailPart, parse_headers
 

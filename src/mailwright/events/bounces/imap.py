@@ -6,11 +6,12 @@ import imaplib
 import socket
 import ssl
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.events.bounces.mailbox import MAX_READ_BYTES, MailboxEmail, MailboxUnavailable
 from mailwright.providers.tokens import TokenSource, TokenUnavailable, oauthbearer, xoauth2
 

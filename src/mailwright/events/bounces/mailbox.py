@@ -1,11 +1,11 @@
 """The interface of a bounce mailbox. It yields each email until it is marked as done."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 from mailwright.content.raw import MAX_RAW_BYTES
 from mailwright.domain.errors import MailwrightError
+from mailwright.domain.lazy_dataclass import dataclass
 
 # One byte more than the largest email that can be forwarded, so that a larger one is recognised.
 MAX_READ_BYTES = MAX_RAW_BYTES + 1

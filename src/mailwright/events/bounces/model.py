@@ -1,11 +1,11 @@
 """The kinds of emails to the bounce address: bounce, feedback, ordinary (replies and others) or unreadable."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from mailwright.domain.bounce import BounceKind
 from mailwright.domain.clock import Instant
 from mailwright.domain.feedback import FeedbackType
+from mailwright.domain.lazy_dataclass import dataclass
 
 
 class DsnAction(StrEnum):

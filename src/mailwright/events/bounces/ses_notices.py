@@ -3,10 +3,10 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from mailwright.domain.feedback import parse_feedback_type
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.events.bounces.diagnosis import RecipientFields, find_address
 from mailwright.events.bounces.email_parts import EmailHeaders
 from mailwright.events.bounces.feedback import ParsedFeedback

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Final
 
 from mailwright.domain import address
 from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.dmarc import DmarcReport, DmarcRow, NotCompared, RefusedReport, receivers_of
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.sender_domains import is_same_or_below
 from mailwright.domain.sender_policy import SenderPolicy
 from mailwright.events.dmarc.parse import parse_file

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from mailwright.content.raw import readable_line
 from mailwright.domain.clock import Instant
 from mailwright.domain.dmarc import DmarcReport, RefusedReport
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.events.bounces import delivery_status, feedback
 from mailwright.events.bounces.email_parts import EmailPart, split_parts
 from mailwright.events.dmarc.parse import MAX_NAME, parse_file

@@ -1,10 +1,11 @@
 """Parse XML from strangers into a small tree. Entities, document types and deep or huge trees are refused."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 from xml.parsers import expat
 
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.events.bounces.email_parts import decode_text
 from mailwright.events.dmarc.unpack import UnusableFile
 

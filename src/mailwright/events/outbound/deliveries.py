@@ -5,7 +5,6 @@ that is reported after the lease has expired is ignored, but a success still cou
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -15,6 +14,7 @@ from mailwright.audience.subscription_events import CONTACT_KEY
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant, isoformat
 from mailwright.domain.errors import NotFound, NotPossibleNow
 from mailwright.domain.ids import is_uuid, token, uuid7
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.retry import RetryPolicy
 from mailwright.events.outbound.endpoints import WebhookEndpoint, endpoint_from_row
 from mailwright.outbox import audit_log

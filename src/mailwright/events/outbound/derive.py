@@ -5,7 +5,6 @@ transaction that writes the deliveries, so after a crash the next process contin
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -14,6 +13,7 @@ from sqlalchemy.exc import IntegrityError
 
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.ids import uuid7s
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.horizon import Horizon, read_horizon
 from mailwright.storage.tables import events, webhook_cursor, webhook_deliveries, webhook_endpoints

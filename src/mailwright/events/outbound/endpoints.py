@@ -1,7 +1,6 @@
 """Webhook endpoints of a tenant: URL, event types and signing secrets. A secret is shown only once."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -11,6 +10,7 @@ from yarl import URL
 from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.domain.ids import is_uuid, uuid7
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.network import is_private_host
 from mailwright.domain.states import EventType
 from mailwright.domain.translation import lazy_gettext

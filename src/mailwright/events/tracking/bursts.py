@@ -6,11 +6,11 @@ make more of them the responses of a machine. So reports that arrive late or twi
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from mailwright.domain.clock import MINUTE, SECOND, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.machines import is_too_soon
 
 # Clicks on different links that follow each other this fast come from a program. A person must look for the next link

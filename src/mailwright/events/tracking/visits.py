@@ -1,10 +1,10 @@
 """Unsubscribe people who open their unsubscribe link, but not scanners that open all links of an email."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from mailwright.audience import status
 from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.states import EventType
 from mailwright.events.response_judgement import NewResponse, is_machine_visit
 from mailwright.events.tracking.bursts import UNSUBSCRIBE_LINK

@@ -1,7 +1,7 @@
 """Functions that the parsers of provider events share."""
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import sha256
 from typing import Any, Protocol
 
@@ -10,6 +10,7 @@ import orjson
 from mailwright.domain.clock import Instant
 from mailwright.domain.feedback import FeedbackType, parse_feedback_type
 from mailwright.domain.foreign_json import load_json
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.machines import is_machine_report
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType

@@ -1,10 +1,11 @@
 """The `mailjet` provider: one message is one request of the Send API v3.1 with its fields. It never raises."""
 
 from base64 import b64encode
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from mailwright.domain.clock import Clock
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import ErrorCategory, SendResult, sent
 from mailwright.domain.translation import lazy_gettext

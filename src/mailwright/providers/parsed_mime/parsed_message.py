@@ -1,7 +1,9 @@
 """A message split into its parts, for providers whose API accepts no MIME."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
+
+from mailwright.domain.lazy_dataclass import dataclass
 
 
 class ParsedMailbox(NamedTuple):

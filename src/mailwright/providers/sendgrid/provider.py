@@ -1,11 +1,12 @@
 """The `sendgrid` provider: one message is one request of the v3 API. It never raises."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import orjson
 
 from mailwright.domain.clock import Clock
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import SendResult
 from mailwright.domain.translation import lazy_gettext

@@ -1,7 +1,6 @@
 """Parse SES events, in both of their formats, into one report per recipient."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
@@ -10,6 +9,7 @@ import orjson
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.feedback import FeedbackType, parse_feedback_type
 from mailwright.domain.foreign_json import load_json
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.machines import is_machine_report
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType

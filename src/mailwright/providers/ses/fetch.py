@@ -1,8 +1,8 @@
 """Fetch a URL from Amazon with a single GET, without following redirects. The HTTP library is imported on first use."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.providers.inbound.rejected_events import VerificationUnavailable
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 import asyncio
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -12,6 +11,7 @@ import orjson
 from mailwright.domain.clock import Clock
 from mailwright.domain.errors import ConfigurationInvalid, MailwrightError
 from mailwright.domain.foreign_json import load_json
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import lazy_gettext
 from mailwright.ops.logs import logger
 from mailwright.providers.aws import AwsKeyChain, AwsKeysMissing, AwsSigner

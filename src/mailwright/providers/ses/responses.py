@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import translate
 from typing import Any
 
 import orjson
 
 from mailwright.domain.clock import HOUR, MINUTE, SECOND, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import ErrorCategory, SendResult, sent
 from mailwright.providers.http import Disconnect, HttpResponse

@@ -1,10 +1,10 @@
 """Settings of one SES account. Its credentials are never part of the settings."""
 
 import re
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import lazy_gettext
 from mailwright.providers.smtp.settings import is_loopback
 

@@ -8,7 +8,6 @@ import re
 from base64 import b64decode
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -19,6 +18,7 @@ import orjson
 
 from mailwright.domain.clock import HOUR, MINUTE, Clock, Instant, to_instant
 from mailwright.domain.foreign_json import load_json
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.ops.logs import logger
 from mailwright.providers.inbound.rejected_events import (
     ForgedEvent,

@@ -4,8 +4,8 @@ import asyncio
 import ssl
 from base64 import b64encode
 from collections import deque
-from dataclasses import dataclass
 
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.results import SendResult
 from mailwright.providers.smtp.phases import SmtpPhase
 from mailwright.providers.smtp.replies import SmtpReply

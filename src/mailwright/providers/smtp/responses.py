@@ -1,12 +1,13 @@
 """Interpret SMTP replies: one table by phase and reply, one for connections that end without a reply."""
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum, auto
 from fnmatch import translate
 
 from mailwright.domain.bounce import classify_bounce
 from mailwright.domain.clock import HOUR, MINUTE, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.results import ErrorCategory, ResultKind, SendResult
 from mailwright.providers.responses import ResultTemplate, ResultTemplates
 from mailwright.providers.smtp.phases import SmtpPhase

@@ -1,11 +1,12 @@
 """Settings of one SMTP server: address, encryption, credentials and timeouts."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from ipaddress import ip_address
 from pathlib import Path
 
 from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import lazy_gettext
 from mailwright.providers.tokens import TokenSource
 

@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import orjson
 from pydantic import SecretStr
 
 from mailwright.domain.clock import HOUR, Clock, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.results import ErrorCategory, ResultKind, SendResult
 from mailwright.domain.translation import lazy_gettext
 from mailwright.providers.api_provider import require_https, require_key

@@ -5,11 +5,12 @@ replaces everything in double curly brackets, which can be escaped only in field
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from mailwright.domain.clock import HOUR, Clock
 from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import ErrorCategory, SendResult, sent
 from mailwright.domain.translation import lazy_gettext

@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, Field, StrictBool
@@ -12,6 +11,7 @@ from mailwright.domain import address
 from mailwright.domain.clock import MINUTE, Clock, Instant
 from mailwright.domain.errors import IdempotencyConflict
 from mailwright.domain.ids import uuid7s
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import lazy_gettext
 from mailwright.sources.api.fields import Address, Identifier, RequestModel, RequestTime, is_deeper_than
 from mailwright.sources.api.messages import RejectedItem, RequestContext

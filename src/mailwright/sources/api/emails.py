@@ -7,7 +7,7 @@ and accepted like a raw email: each recipient gets a separate message, and all m
 import hashlib
 from binascii import a2b_base64
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 from uuid import NAMESPACE_OID, uuid5
 
@@ -17,6 +17,7 @@ from mailwright.domain import address
 from mailwright.domain.clock import Clock, Instant, isoformat
 from mailwright.domain.errors import IdempotencyConflict
 from mailwright.domain.ids import uuid7s
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import (
     ALTERNATIVES,
     ENVELOPE_FROM,

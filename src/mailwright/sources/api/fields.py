@@ -7,7 +7,6 @@ sent is decided by the pipeline and recorded in the events of the message.
 import binascii
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import UTC
 from typing import Annotated, Any
 
@@ -34,6 +33,7 @@ from mailwright.content.mime import ALTERNATIVE_TYPE_PATTERN, CONTENT_TYPE_PATTE
 from mailwright.domain import address, locales
 from mailwright.domain.clock import Instant
 from mailwright.domain.ids import is_uuid
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.schedule import has_zone, parse_time
 from mailwright.domain.translation import lazy_gettext
 from mailwright.sources.api.validation import invalid

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import tzinfo
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from mailwright.domain.address import domain_of, split_mailbox
 from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.errors import IdempotencyConflict, NotPossibleNow
 from mailwright.domain.ids import uuid7, uuid7s
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.lifetimes import LIFETIME_FIELD
 from mailwright.domain.message import (
     ALTERNATIVES,

@@ -7,10 +7,10 @@ tenant stays as it is: forges, forums and mailing list managers write one in eac
 
 import re
 from collections.abc import Collection, Mapping, Set
-from dataclasses import dataclass
 from typing import Final
 
 from mailwright.content.headers import UNSUBSCRIBE_HEADERS
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.sources.api.validation import FieldError, RequestInvalid
 
 _LIST_ID: Final = "list-id"

@@ -6,7 +6,7 @@ other option is refused, because it could add recipients without a check for sup
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Never
 
 import orjson
@@ -14,6 +14,7 @@ import orjson
 from mailwright.content.headers import PROVIDER_METADATA_PREFIX, find_unwritable
 from mailwright.content.raw import HeaderField, readable_line
 from mailwright.domain.foreign_json import load_json
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.sources.api.fields import MAX_DEPTH, MAX_METADATA_BYTES, MAX_TAG_CHARACTERS, is_deeper_than
 from mailwright.sources.api.validation import FieldError, RequestInvalid
 

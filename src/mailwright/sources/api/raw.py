@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Annotated, Any, Final, Literal
 from uuid import uuid4
@@ -18,6 +17,7 @@ from mailwright.domain import address
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import IdempotencyConflict
 from mailwright.domain.ids import uuid7s
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.lifetimes import LIFETIME_FIELD, MAX_LIFETIME_MINUTES
 from mailwright.domain.message import (
     ENVELOPE_FROM,

@@ -1,12 +1,12 @@
 """Find the template version for a request: the latest one in the recipient's locale when it is accepted."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import orjson
 from sqlalchemy import func, select
 
 from mailwright.domain import locales
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.storage.database import Transaction
 from mailwright.storage.tables import contacts, templates
 

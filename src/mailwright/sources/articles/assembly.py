@@ -5,11 +5,11 @@ not show which divisions contain it: a city's id does not include its county, an
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import assert_never
 
 from mailwright.domain.clock import Instant, utc_text
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.sources.articles.divisions import breadth
 
 

@@ -1,13 +1,13 @@
 """Compose a template from an assembled article. Its recipients share the template; only the variables differ."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from html import escape
 from typing import Any, Final
 
 from mailwright.content.formats import TemplateFormat
 from mailwright.content.template_store import TemplateStore, latest_by_locale
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.locales import DEFAULT_LOCALE
 from mailwright.sources.articles.assembly import Article
 from mailwright.sources.articles.placeholders import STANDARD_NAMES, Placeholder, as_template, placeholders

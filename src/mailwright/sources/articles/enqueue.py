@@ -7,7 +7,7 @@ a worker that resumes a run reuses them.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import orjson
@@ -19,6 +19,7 @@ from mailwright.domain.campaign import SENDER_RULES
 from mailwright.domain.clock import MINUTE, Clock, Instant
 from mailwright.domain.errors import NotDurable
 from mailwright.domain.ids import uuid7s
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import Source
 from mailwright.domain.retry import ARTICLES
 from mailwright.ops import metrics

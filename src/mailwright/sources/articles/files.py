@@ -4,7 +4,6 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +11,7 @@ import yaml
 
 from mailwright.domain.clock import isoformat
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.sources.articles.assembly import Slice
 from mailwright.sources.articles.slice_input import FIELDS, SliceRefused, parse_slice
 

@@ -1,12 +1,12 @@
 """List the messages of a run with their status, ordered by address, one page at a time."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from sqlalchemy import and_, select
 
 from mailwright.domain.buckets import shown_status
 from mailwright.domain.clock import Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import Source
 from mailwright.domain.states import Status
 from mailwright.sources.articles.runs import ArticleRun, message_location

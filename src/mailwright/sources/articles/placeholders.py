@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final
 
 from mailwright.audience import contact_fields
+from mailwright.domain.lazy_dataclass import dataclass
 
 _PLACEHOLDER: Final = re.compile(r"\[\[([^\W\d]\w{0,63})(?:\|([^\[\]\n|]{0,200}))?\]\]")
 # Template syntax is refused in slices, so that a stray brace cannot stop a run.

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from mailwright.audience import contacts
@@ -10,6 +10,7 @@ from mailwright.content.template import RenderedEmail, Template
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.sources.articles import divisions, recipients
 from mailwright.sources.articles.assembly import (
     Article,

@@ -4,7 +4,6 @@ The attribute `ocd_ids` holds a contact's divisions, as a list or as text separa
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -16,6 +15,7 @@ from mailwright.audience.segments import audience
 from mailwright.domain.clock import Instant
 from mailwright.domain.divisions import OCD_IDS, division_ids
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.sources.articles import divisions
 from mailwright.storage.database import Transaction
 from mailwright.storage.expressions import json_boolean, json_text, json_value, lower_ascii, position

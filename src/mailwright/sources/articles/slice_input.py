@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from typing import Any, Final
 
@@ -10,6 +9,7 @@ from mailwright.content import html as html_rules
 from mailwright.content.headers import find_unwritable
 from mailwright.domain.clock import Instant, to_instant
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import lazy_gettext, lazy_number, lazy_text
 from mailwright.sources.articles import divisions
 from mailwright.sources.articles.assembly import PublishStatus, Slice

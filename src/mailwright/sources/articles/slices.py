@@ -1,7 +1,7 @@
 """Store slices. A position (article, section, scope, index) holds one slice: writing to it again changes the slice."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -14,6 +14,7 @@ from mailwright.content.template_store import TemplateStore
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotFound, NotPossibleNow
 from mailwright.domain.ids import is_uuid, uuid7
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import lazy_gettext, lazy_text
 from mailwright.outbox import audit_log
 from mailwright.sources.articles.assembly import PublishStatus, Slice, assemble

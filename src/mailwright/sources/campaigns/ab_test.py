@@ -1,7 +1,7 @@
 """Decide which variant of an A/B test wins: by its results if they are clear, by a setting, or by a user."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -9,6 +9,7 @@ from mailwright.audience.responses import SETTLES_AFTER
 from mailwright.domain.campaign import GUARD_RAILS, INDEFINITELY, PAUSED, UNDECIDED, CampaignAction
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.outbox import audit_log, defer
 from mailwright.outbox.tallies import TemplateResults, count_untallied, results_by_template, settled_results_by_template
 from mailwright.sources.campaigns.definition import MANUAL, AbTest

@@ -4,13 +4,13 @@ The queue entry stores the last published state, which changes in the transactio
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import or_, update
 
 from mailwright.domain.campaign import NO_WORKER, SCHEDULED
 from mailwright.domain.clock import Instant, isoformat
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import Event
 from mailwright.domain.permits import DeferReason
 from mailwright.domain.states import EventType

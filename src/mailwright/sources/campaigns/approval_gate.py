@@ -7,7 +7,6 @@ once.
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -17,6 +16,7 @@ from mailwright.domain.approval import ApprovalStatus, max_recipients
 from mailwright.domain.campaign import AWAITS_APPROVAL, INDEFINITELY
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotPossibleNow
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import english_text, lazy_gettext, lazy_join, lazy_number
 from mailwright.outbox import audit_log, defer
 from mailwright.sources.campaigns.announce import AnnouncedCampaign, announce_hold

@@ -5,7 +5,6 @@ status is announced once.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Table, and_, or_, select, update
@@ -13,6 +12,7 @@ from sqlalchemy import ColumnElement, Table, and_, or_, select, update
 from mailwright.access.users import email_of
 from mailwright.domain.approval import ApprovalStatus
 from mailwright.domain.clock import DAY, Clock, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.system_email import SystemEmail
 from mailwright.domain.translation import gettext, lazy_gettext, lazy_join, lazy_number, lazy_text, using
 from mailwright.ops.catalogues import load_catalogue

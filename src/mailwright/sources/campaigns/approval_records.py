@@ -1,7 +1,6 @@
 """Rows of approvals. The newest one of a campaign counts, and its campaign is locked while it changes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -9,6 +8,7 @@ from sqlalchemy import and_, case, func, select, union_all, update
 
 from mailwright.domain.approval import BINDING, VOIDABLE, ApprovalStatus
 from mailwright.domain.clock import Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.outbox import audit_log
 from mailwright.sources.campaigns.attachments import list_attachments
 from mailwright.storage.database import Database, Transaction

@@ -1,7 +1,6 @@
 """Request, give, refuse and withdraw the approval of a campaign's plan by a second person."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import exists, insert, select
@@ -12,6 +11,7 @@ from mailwright.domain.approval import ApprovalStatus, max_recipients
 from mailwright.domain.campaign import AWAITS_APPROVAL, CampaignAction, CampaignStatus
 from mailwright.domain.clock import Clock
 from mailwright.domain.errors import InvalidInput, NotPossibleNow
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import lazy_gettext, lazy_join, lazy_number
 from mailwright.outbox import defer
 from mailwright.sources.campaigns.approval_gate import AwaitsApproval, KeyWithoutOwner, load_gate, recording_void

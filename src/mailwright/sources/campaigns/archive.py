@@ -1,7 +1,6 @@
 """The public archive: campaigns that their authors have published, without any recipient's data."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import and_, select, update
@@ -14,6 +13,7 @@ from mailwright.domain import locales
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotFound, NotPossibleNow
 from mailwright.domain.ids import is_uuid
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.outbox import audit_log
 from mailwright.sources.campaigns.entries import CampaignSnapshot
 from mailwright.sources.campaigns.records import Actor

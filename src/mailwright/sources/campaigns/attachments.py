@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, delete, insert, literal, select
@@ -13,6 +12,7 @@ from mailwright.content.presend_checks import IssueLevel, PresendIssue
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.domain.ids import uuid7
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.sizes import size_text
 from mailwright.domain.translation import lazy_gettext
 from mailwright.storage.database import Database, Transaction

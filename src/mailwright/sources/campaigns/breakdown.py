@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Select, Subquery, case, func, literal, not_, select
@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, Select, Subquery, case, func, literal, not
 from mailwright.audience.responses import IS_MACHINE, IS_RESPONSE, IS_WITHDRAWN
 from mailwright.domain.address import domain_of
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.recipient_providers import RecipientProvider, provider_of
 from mailwright.domain.states import EventType, Status
 from mailwright.outbox.tallies import MACHINE

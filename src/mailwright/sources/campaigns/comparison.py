@@ -2,13 +2,13 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import Any, Final
 
 from sqlalchemy import Select, select, tuple_
 
 from mailwright.domain.clock import Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.states import EventType
 from mailwright.outbox.tallies import MACHINE, count_messages_of_campaigns
 from mailwright.sources.campaigns.progress import count_messages_of, find_positions

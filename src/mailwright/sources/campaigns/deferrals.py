@@ -1,12 +1,12 @@
 """Deferrals of campaigns that may be sent, although none of their messages can be sent yet."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from sqlalchemy import exists, select
 
 from mailwright.domain.campaign import INDEFINITELY
 from mailwright.domain.clock import Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import Source
 from mailwright.domain.permits import Deferral
 from mailwright.domain.provider_routes import ProviderRoutes

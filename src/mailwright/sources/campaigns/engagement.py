@@ -1,8 +1,8 @@
 """Opens and clicks of a campaign, separately for people and machines, and by link."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.states import EventType
 from mailwright.outbox.tallies import MACHINE, LinkTally, count_campaign_events, load_link_tallies, load_untallied
 from mailwright.storage.database import Transaction

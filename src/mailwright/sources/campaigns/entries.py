@@ -1,7 +1,7 @@
 """Queue entries: the position of a campaign in the queue, with the content that was frozen when it started."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import orjson
@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, Select, func, select, update
 
 from mailwright.domain.campaign import CampaignStatus
 from mailwright.domain.clock import Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.outbox.queue_states import REOPENED
 from mailwright.sources.sender_rules import SenderRulesDecision
 from mailwright.storage.database import Transaction

@@ -4,7 +4,6 @@ The result is data without user-facing text. The reason and its end are read fro
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -35,6 +34,7 @@ from mailwright.domain.errors import NotFound
 from mailwright.domain.explanation import CampaignExplanation, CampaignState, LimitScope, ReachedLimit, Remedy
 from mailwright.domain.guard_rails import GuardState
 from mailwright.domain.ids import is_uuid
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.permits import (
     QUOTA_EXHAUSTED,
     THROTTLED_RATE,

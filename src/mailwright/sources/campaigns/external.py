@@ -5,7 +5,6 @@ has added the last recipient. The scheduler does not complete a READY campaign.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import insert, update
@@ -15,6 +14,7 @@ from mailwright.domain.campaign import CampaignStatus
 from mailwright.domain.clock import Instant
 from mailwright.domain.ids import uuid7s
 from mailwright.domain.lanes import lane_number
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import Source
 from mailwright.domain.states import EventType, Priority
 from mailwright.outbox.accept import ExternalMessage, accept_external, count_accepted, insert_contacts

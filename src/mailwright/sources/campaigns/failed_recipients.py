@@ -1,9 +1,9 @@
 """List the recipients of a campaign whose message failed or is in doubt, page by page."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from mailwright.domain.clock import Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.storage.database import Transaction
 from mailwright.storage.statements import statement
 

@@ -4,7 +4,7 @@ The forecast reads the queue, the counters, the limits and the quota as they are
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -12,6 +12,7 @@ from sqlalchemy import select
 
 from mailwright.domain.campaign import AWAITING_WINNER, INDEFINITELY, NEXT_WAVE, CampaignStatus
 from mailwright.domain.clock import DAY, HOUR, Clock, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.permits import (
     PROVIDER_LIMIT,
     PROVIDER_RATE,

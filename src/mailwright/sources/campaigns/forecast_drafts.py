@@ -1,11 +1,11 @@
 """Campaigns that are not in the queue yet, as a forecast simulates them."""
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
 from mailwright.domain.campaign import AWAITING_WINNER, NEXT_WAVE, SCHEDULED
 from mailwright.domain.clock import MINUTE, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import Source
 from mailwright.domain.permits import Deferral, LimitLevel
 from mailwright.domain.provider_routes import ProviderRoutes

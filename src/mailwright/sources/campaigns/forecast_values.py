@@ -1,10 +1,11 @@
 """The input and the result of a forecast."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 
 from mailwright.domain.clock import DAY, MINUTE, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.permits import PROVIDER_RATE, Deferral, DeferReason, LimitLevel
 from mailwright.policies.pacing import INTERVAL, ONE_AT_A_TIME, PER_SECOND
 

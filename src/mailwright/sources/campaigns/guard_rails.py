@@ -4,7 +4,7 @@ The numbers are read from the database in the transaction that acts on them, so 
 workers, and include bounces and complaints that arrive days after the send.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import orjson
@@ -22,6 +22,7 @@ from mailwright.domain.guard_rails import (
     Incident,
     IncidentCounts,
 )
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.ops.logs import logger
 from mailwright.outbox import audit_log, defer
 from mailwright.outbox.incidents import count_incidents

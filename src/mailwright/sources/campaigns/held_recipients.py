@@ -1,6 +1,5 @@
 """Count the recipients of a draft who would not receive it at once: they reached the frequency cap, or paused email."""
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import Select, func, or_, select
@@ -8,6 +7,7 @@ from sqlalchemy import Select, func, or_, select
 from mailwright.content.presend_checks import IssueLevel, PresendIssue
 from mailwright.domain.clock import Instant
 from mailwright.domain.frequency import FrequencyCap, parse_frequency_cap
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.permits import Limits
 from mailwright.domain.states import Status
 from mailwright.outbox.limits import load_tenant_limits, parse_campaign_limits

@@ -1,11 +1,11 @@
 """Skip the periods of a simulation that are certain to repeat the previous one."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Instant, to_instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.permits import LimitLevel, LimitWindow, QuotaSnapshot
 from mailwright.domain.working_hours import parse_working_hours
 from mailwright.policies.hours import closes_at, is_always_open, outside_hours

@@ -1,7 +1,6 @@
 """The numbers of a campaign, loaded by one function for the API, the command line and the dashboard."""
 
-from dataclasses import dataclass
-
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.states import EventType
 from mailwright.outbox.tallies import MACHINE
 from mailwright.sources.campaigns.ab_test import AbTestReport, load_report

@@ -1,7 +1,7 @@
 """The plan of a campaign: what would be sent, to whom and when, as data that a second person can approve."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import orjson
@@ -13,6 +13,7 @@ from mailwright.content.template_store import TemplateStore
 from mailwright.domain.campaign import CampaignStatus
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotFound
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.outbox.limits import DefaultLimits
 from mailwright.sources.campaigns.approval_gate import digests_of
 from mailwright.sources.campaigns.checks import check_campaign

@@ -3,13 +3,13 @@
 import difflib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 
 from mailwright.content.text import from_html
 from mailwright.domain.clock import isoformat
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.sources.campaigns.plan import CampaignPlan
 
 # Longer differences are cut.

@@ -1,7 +1,6 @@
 """The progress of campaigns, read from the queue. The reason for a deferral is never recomputed."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Select, select, union
@@ -9,6 +8,7 @@ from sqlalchemy import Select, select, union
 from mailwright.domain.buckets import UNFINISHED, Bucket
 from mailwright.domain.campaign import INDEFINITELY, CampaignStatus, QueueStatus
 from mailwright.domain.clock import SECOND, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.permits import split_defer_reason
 from mailwright.domain.states import Status
 from mailwright.sources.campaigns.entries import NO_LIST, QUEUE_ORDER, CampaignSnapshot, QueueEntry

@@ -1,10 +1,10 @@
 """The progress of the queue: the campaign that is being sent, and the campaigns that wait."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from mailwright.domain.campaign import INDEFINITELY, QUEUED, QueueStatus
 from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.permits import BulkLimit
 from mailwright.outbox.limits import DefaultLimits
 from mailwright.sources.campaigns.bulk_limits import load_bulk_limits

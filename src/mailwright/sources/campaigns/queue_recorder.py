@@ -6,7 +6,7 @@ queue does it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import orjson
@@ -21,6 +21,7 @@ from mailwright.domain.campaign import (
     QueueStatus,
 )
 from mailwright.domain.clock import SECOND, Clock, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.permits import MIN_DEFERRAL, Deferral, split_defer_reason
 from mailwright.domain.working_hours import ALWAYS
 from mailwright.outbox.limits import DefaultLimits

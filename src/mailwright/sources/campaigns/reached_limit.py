@@ -1,13 +1,13 @@
 """Find the limit that defers a lane, its owner, and how much of it is used."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 from mailwright.domain.clock import Instant
 from mailwright.domain.explanation import DAILY_LIMITS, LimitScope, ReachedLimit
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.permits import LimitLevel, Limits, LimitWindow, split_defer_reason
 from mailwright.domain.working_hours import ALWAYS
 from mailwright.outbox.explain import LIMIT_COLUMNS

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -10,6 +9,7 @@ from sqlalchemy import func, not_, select
 
 from mailwright.audience.responses import IS_RESPONSE, IS_WITHDRAWN
 from mailwright.domain.buckets import SUPPRESSED_CODES
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.states import EventType, Status
 from mailwright.storage.database import Transaction
 from mailwright.storage.tables import deliveries, events, messages

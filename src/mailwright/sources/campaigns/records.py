@@ -1,7 +1,7 @@
 """Rows of campaigns: find and lock them, and change them with an entry in the audit log."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, NamedTuple, assert_never
 
 import orjson
@@ -11,6 +11,7 @@ from mailwright.domain.campaign import ALLOWED_STATUSES, CampaignAction, Campaig
 from mailwright.domain.clock import Clock, Instant, isoformat
 from mailwright.domain.errors import NotFound, NotPossibleNow
 from mailwright.domain.ids import is_uuid
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.record_state import RecordState
 from mailwright.domain.translation import gettext
 from mailwright.outbox import audit_log

@@ -1,7 +1,6 @@
 """Rows of recurring campaigns: the schedules of drafts, their last results, and why an email was not sent."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import tzinfo
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -14,6 +13,7 @@ from mailwright.content.presend_checks import PresendIssue
 from mailwright.domain.campaign import CampaignAction, CampaignStatus
 from mailwright.domain.clock import Clock, Instant, isoformat
 from mailwright.domain.errors import NotFound
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.sources.campaigns.records import (
     Actor,
     Campaign,

@@ -1,7 +1,7 @@
 """The report of a campaign: every recipient's message with its bucket, or those of one bucket or with one response."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, Select, TextClause, func, select, text, tu
 from mailwright.audience.responses import responses, was_not_opened
 from mailwright.domain.buckets import SUPPRESSED_CODES, Bucket, bucket_of
 from mailwright.domain.clock import Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.states import EventType, Status
 from mailwright.sources.campaigns.ab_test import variants_by_template
 from mailwright.sources.campaigns.entries import find_entry

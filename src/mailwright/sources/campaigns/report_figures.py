@@ -1,8 +1,7 @@
 """All figures of a campaign's report, loaded by one function for the API, the command line and the dashboard."""
 
-from dataclasses import dataclass
-
 from mailwright.domain.clock import Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.tracking import TrackingMode
 from mailwright.outbox.tallies import count_untallied
 from mailwright.sources.campaigns.breakdown import ResponseBreakdown, load_breakdown

@@ -1,6 +1,5 @@
 """Send a campaign again, with a new subject, to the people who did not open it. Each campaign is sent again once."""
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import case, func, or_, select
@@ -9,6 +8,7 @@ from mailwright.audience.responses import responses, responses_of_machines, was_
 from mailwright.domain.campaign import CampaignAction
 from mailwright.domain.clock import HOUR, Instant, isoformat
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.states import EventType, Status
 from mailwright.outbox.tallies import count_messages_of_campaigns, count_untallied
 from mailwright.sources.campaigns.definition import CampaignDefinition

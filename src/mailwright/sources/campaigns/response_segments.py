@@ -1,7 +1,6 @@
 """Create a segment from a bar of a campaign's report, for example of everyone who clicked a link."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
 from typing import Any, Final
@@ -12,6 +11,7 @@ from mailwright.audience import segments
 from mailwright.audience.segments import Segment, SegmentExists
 from mailwright.domain.clock import Clock
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.recipient_providers import RecipientProvider, domains_of
 from mailwright.sources.campaigns.records import Campaign
 from mailwright.storage.database import Database

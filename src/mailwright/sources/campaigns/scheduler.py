@@ -3,7 +3,7 @@
 Any worker may do this at any time, because each step is idempotent.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Select, bindparam, select, update
@@ -18,6 +18,7 @@ from mailwright.domain.campaign import (
 from mailwright.domain.clock import MINUTE, SECOND, Clock, Instant, isoformat
 from mailwright.domain.errors import NotDurable
 from mailwright.domain.guard_rails import DEFAULT_GUARD_RAILS, GuardRails
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.permits import Limits
 from mailwright.domain.schedule import OVERDUE_AFTER
 from mailwright.domain.states import CLAIMABLE, EventType

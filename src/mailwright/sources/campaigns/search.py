@@ -1,11 +1,11 @@
 """Find campaigns by a part of their name, among the newest ones."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from sqlalchemy import literal, select
 
 from mailwright.domain.clock import Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.storage.database import Database
 from mailwright.storage.expressions import lower_ascii, position
 from mailwright.storage.tables import campaigns

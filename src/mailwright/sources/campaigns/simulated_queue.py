@@ -1,11 +1,11 @@
 """The state of a simulated queue: its campaigns, limit counters and deferrals at one time of the virtual clock."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import count
 
 from mailwright.domain.clock import DAY, HOUR, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.permits import QUOTA_EXHAUSTED, Deferral, LimitLevel, LimitWindow, QuotaPeriod, QuotaSnapshot
 from mailwright.policies import quota as provider_quota
 from mailwright.policies.hours import closes_at

@@ -5,10 +5,11 @@ campaign that finishes. If an hour or a day is like the one before it, all perio
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import ceil
 
 from mailwright.domain.clock import SECOND, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.permits import Deferral, LimitLevel, LimitWindow, QuotaSnapshot
 from mailwright.policies import quota as provider_quota
 from mailwright.policies.hours import outside_hours

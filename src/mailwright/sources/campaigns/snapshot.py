@@ -1,13 +1,13 @@
 """Freeze the content and the audience of a campaign when it starts."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from mailwright.content.presend_checks import PresendContext, PresendIssue
 from mailwright.content.template_store import TemplateStore
 from mailwright.content.unsubscribe_footer import has_unsubscribe_link, with_unsubscribe_link
 from mailwright.domain.clock import MINUTE, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.locales import DEFAULT_LOCALE
 from mailwright.sources.campaigns.attachments import CampaignAttachment
 from mailwright.sources.campaigns.checks import NO_FACTS, CampaignCheck, check_campaign

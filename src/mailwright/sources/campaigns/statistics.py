@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.states import EventType
 from mailwright.outbox.tallies import (
     MACHINE,

@@ -1,7 +1,7 @@
 """Send a campaign to a few test addresses, as a recipient would get it, outside the campaign's counts."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import orjson
@@ -16,6 +16,7 @@ from mailwright.domain import address, locales
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput
 from mailwright.domain.ids import uuid7
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import NewMessage, Source
 from mailwright.sources.campaigns.definition import CampaignDefinition
 from mailwright.sources.campaigns.variants import CampaignNotStartable, CampaignProblem, VariantDraft, draft_variants

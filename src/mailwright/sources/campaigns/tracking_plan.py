@@ -1,11 +1,11 @@
 """Plan the tracking of a campaign, and check that its A/B test can be measured."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
 from sqlalchemy import Select, func, select
 
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.tracking import TrackingMode, parse_mode, strictest
 from mailwright.domain.translation import gettext, lazy_gettext, ngettext
 from mailwright.sources.campaigns.definition import MANUAL, CampaignDefinition

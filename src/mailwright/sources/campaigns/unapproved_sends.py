@@ -1,12 +1,13 @@
 """Count the recipients of sends without an approval, so that nobody can split a large send into several small ones."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Final
 
 import orjson
 from sqlalchemy import ColumnElement, and_, delete, insert, select, update
 
 from mailwright.domain.clock import DAY, HOUR, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import lazy_gettext, lazy_number
 from mailwright.sources.campaigns.approval_people import people_behind
 from mailwright.sources.campaigns.repeat_records import SCHEDULE_ACTOR

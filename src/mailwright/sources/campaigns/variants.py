@@ -2,12 +2,13 @@
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from mailwright.content.preheader import with_preheader
 from mailwright.content.template import InvalidSubject, InvalidTemplate
 from mailwright.content.template_store import TemplateStore, latest_by_locale
 from mailwright.domain.errors import MailwrightError
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.locales import DEFAULT_LOCALE
 from mailwright.domain.translation import lazy_gettext, lazy_text
 from mailwright.sources.campaigns.definition import CampaignDefinition

@@ -6,7 +6,6 @@ Dates of items are not used, because a feed may have none or wrong ones.
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -16,6 +15,7 @@ from sqlalchemy import ColumnElement, and_, delete, func, insert, or_, select, u
 from mailwright.content.blocks.feed import FeedItem
 from mailwright.content.text import from_html
 from mailwright.domain.clock import DAY, MINUTE, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.storage.database import Transaction
 from mailwright.storage.tables import feed_item_marks, feed_items, followed_feeds
 

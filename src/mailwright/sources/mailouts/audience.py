@@ -1,7 +1,6 @@
 """The audience of a mailout: subscribers in Supabase or, without Supabase, contacts of Mailwright."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import Protocol
 
 from sqlalchemy import select
@@ -11,6 +10,7 @@ from mailwright.audience.eligibility import Exclusion, exclusion, is_excluded
 from mailwright.audience.segments import audience
 from mailwright.domain.address import InvalidAddress
 from mailwright.domain.clock import Clock
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import lazy_gettext
 from mailwright.sources.mailouts.addresses import normalise
 from mailwright.sources.mailouts.refusals import unknown_list

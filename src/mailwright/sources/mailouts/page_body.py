@@ -1,7 +1,6 @@
 """Read any Notion page as HTML, for the composer."""
 
-from dataclasses import dataclass
-
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.sources.mailouts.notion import Notion, notion_id, read_content
 from mailwright.sources.mailouts.rendering import ImageCopier, render
 

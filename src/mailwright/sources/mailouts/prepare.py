@@ -5,13 +5,13 @@ Nothing is sent before that. Each step ends in a commit and can be repeated, so 
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from sqlalchemy import delete, func, select
 
 from mailwright.content.template import InvalidTemplate
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.clock import Clock
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import IS_TEST, Source
 from mailwright.domain.translation import lazy_gettext
 from mailwright.ops.logs import logger

@@ -1,10 +1,10 @@
 """Count the messages of mailout runs by outcome."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from mailwright.domain.campaign import CampaignStatus, QueueStatus
 from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.sources.campaigns import progress
 from mailwright.sources.campaigns.progress import CampaignMessageCounts, QueuePosition
 from mailwright.sources.mailouts.runs import MailoutRun

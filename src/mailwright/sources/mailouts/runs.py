@@ -7,7 +7,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from sqlalchemy.exc import IntegrityError
 from mailwright.domain.clock import MINUTE, SECOND, Clock, Instant
 from mailwright.domain.errors import NotDurable, NotFound
 from mailwright.domain.ids import is_uuid, token, uuid7
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import english_text, lazy_gettext
 from mailwright.outbox import audit_log
 from mailwright.sources.mailouts.notion import notion_id

@@ -1,8 +1,9 @@
 """The settings of mailouts as values."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.sources.mailouts.notion import ErrorColumns, MailoutColumns
 
 

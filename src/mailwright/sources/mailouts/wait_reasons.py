@@ -1,10 +1,10 @@
 """Why a run is not sent yet, with the states and reasons of message explanations."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from mailwright.domain.clock import Clock
 from mailwright.domain.explanation import ExplanationState, Remedy
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.outbox.workers import list_present
 from mailwright.sources.mailouts.runs import MailoutRun, MailoutRunStatus
 from mailwright.storage.database import Database

@@ -5,13 +5,13 @@ that could add a second row, the row is searched for first.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 from sqlalchemy import or_, select
 
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant, isoformat
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.ops.logs import logger
 from mailwright.sources.mailouts.error_rows import ErrorRows
 from mailwright.sources.mailouts.notion import (

@@ -1,11 +1,11 @@
 """Decide what to do with a queue row now: send, wait, end or give up. Pure functions of the row and the time."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from mailwright.domain import address
 from mailwright.domain.clock import SECOND, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.sources.notifications import jobs, preferences, times
 from mailwright.sources.notifications.event_kinds import EventKind, EventKinds
 from mailwright.sources.notifications.jobs import NotificationRow, RowError, SectionDetails
@@ -33,7 +33,7 @@ class DuplicateRow:
 class RowContext:
     """Facts from other rows and tables that the decision about a row needs."""
 
-    details: SectionDetails = SectionDetails()  # noqa: RUF009 - frozen
+    details: SectionDetails = SectionDetails()
     sent: int = 0
     in_progress: int = 0
     duplicates: Sequence[DuplicateRow] = ()

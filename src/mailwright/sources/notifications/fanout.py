@@ -6,7 +6,7 @@ crash between them, the row itself shows whether its result was recorded.
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, assert_never
 from uuid import UUID, uuid5
 
@@ -17,6 +17,7 @@ from mailwright.content.template_store import StoredTemplate
 from mailwright.domain import address
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotDurable
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import DEDUPE_KEY_FIELD, NewMessage, Source
 from mailwright.domain.retry import OUTSIDE
 from mailwright.domain.states import OnDoubt, Priority

@@ -4,7 +4,7 @@ import copy
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ import orjson
 from mailwright.domain import address
 from mailwright.domain.clock import Instant
 from mailwright.domain.foreign_json import load_json
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.sources.notifications import times
 from mailwright.sources.notifications.event_kinds import LINKS, OPEN_SEAT, EventKind
 

@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from mailwright.domain.clock import Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.outbox.parking import PARKED
 from mailwright.sources.notifications.statuses import MessageLinkState
 from mailwright.storage.hot import Runner

@@ -1,12 +1,12 @@
 """Check a notification against the preferences of its subscriber: which events, how many and at what times."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from mailwright.domain.clock import Instant, to_instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.sources.notifications import times
 from mailwright.sources.notifications.statuses import WaitReason
 

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import orjson
@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, and_, func, insert, literal, or_, select
 
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotPossibleNow
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.sources.notifications import times
 from mailwright.sources.notifications.event_kinds import OPEN_SEAT, EventKind, EventKinds
 from mailwright.sources.notifications.jobs import SectionDetails, trimmed_text

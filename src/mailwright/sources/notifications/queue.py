@@ -6,13 +6,13 @@ Another program owns and writes these tables, so every read and write is one sho
 import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, Text, cast, func, null, or_, select
 
 from mailwright.domain.clock import Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.sources.notifications import results, times
 from mailwright.sources.notifications.decisions import DuplicateRow
 from mailwright.sources.notifications.event_kinds import OPEN_SEAT

@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 from mailwright.domain.clock import SECOND, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.results import ErrorCategory
 from mailwright.domain.states import Status
 from mailwright.sources.notifications import times

@@ -5,13 +5,13 @@ A message in doubt is an attempt of its row. A provider that cannot be used cost
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.errors import NotDurable
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import Source
 from mailwright.domain.permits import DeferReason
 from mailwright.domain.states import Status

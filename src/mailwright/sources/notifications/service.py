@@ -1,12 +1,13 @@
 """List notifications with the reason why each waits, requeue ended ones, and write events."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, assert_never
 
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotFound, NotPossibleNow
 from mailwright.domain.explanation import MessageExplanation
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.states import Status
 from mailwright.outbox import audit_log
 from mailwright.outbox.explain import explain

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -10,6 +9,7 @@ from sqlalchemy import Column, Integer, MetaData, Table, Text, UniqueConstraint,
 from sqlalchemy.sql.expression import TableClause
 
 from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.storage.database import Database
 from mailwright.storage.postgresql_url import shown
 from mailwright.storage.statements import Statement, statement

@@ -7,7 +7,7 @@ processes can relay one table. A row that waited is validated as of the time at 
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from mailwright.access.roles import Scope
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import IdempotencyConflict, NotDurable, NotPossibleNow
 from mailwright.domain.ids import uuid7
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import Accepted, NewMessage
 from mailwright.domain.schedule import parse_time
 from mailwright.ops.logs import logger

@@ -1,7 +1,6 @@
 """Sequences with their templates in one file, for another tenant or installation."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -9,6 +8,7 @@ import orjson
 from mailwright.content.formats import TemplateFormat
 from mailwright.content.template_store import StoredTemplate, TemplateDraft, TemplateStore, latest_by_locale
 from mailwright.domain.errors import NotPossibleNow
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.sources.sequences.definition import StepKind
 from mailwright.sources.sequences.records import StoredSequence
 from mailwright.sources.sequences.versions import published_from

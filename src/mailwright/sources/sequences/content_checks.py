@@ -1,6 +1,6 @@
 """Check the emails of a sequence before it is published, with the pre-send check of campaigns."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlalchemy import exists, select
 
@@ -11,6 +11,7 @@ from mailwright.content.presend_checks import IssueLevel, PresendContext, Presen
 from mailwright.content.template_store import StoredTemplate, latest_by_locale
 from mailwright.content.template_syntax import InvalidSubject, InvalidTemplate
 from mailwright.content.variables import KNOWN_VARIABLES
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import lazy_gettext
 from mailwright.sources.api.validation import FieldError
 from mailwright.sources.sequences.definition import Definition, InvalidSequence, SequenceStep, StepKind

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -16,6 +15,7 @@ from mailwright.audience.lists import GENERAL, KEY_PATTERN
 from mailwright.domain import address
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Instant
 from mailwright.domain.ids import is_uuid
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.recurrence import WEEKDAYS, Recurrence
 from mailwright.domain.translation import lazy_gettext
 from mailwright.domain.validation_text import validation_sentence

@@ -1,7 +1,6 @@
 """Write the emails of sequences: messages to people in them, and to the team."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from html import escape
 from typing import Any, Final, NamedTuple
@@ -17,6 +16,7 @@ from mailwright.content.variables import KNOWN_VARIABLES
 from mailwright.domain.clock import Instant
 from mailwright.domain.ids import uuid7, uuid7s
 from mailwright.domain.lanes import sequence_lane
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import SUBJECT_TEMPLATE, NewMessage, Source
 from mailwright.domain.states import OnDoubt, Priority
 from mailwright.sources.api.templates import RequestedTemplate, RequestedTemplates, latest_templates

@@ -1,7 +1,7 @@
 """Enrol people by hand, list who is in a sequence, and retry, skip or remove them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Select, and_, func, or_, select, true, update
@@ -14,6 +14,7 @@ from mailwright.audience.filter_sql import filter_clause
 from mailwright.audience.segments import load_filters
 from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.outbox import audit_log
 from mailwright.sources.send_approvals import PlannedSend, SendKind, end_approvals, find_refusal
 from mailwright.sources.sequences.last_emails import load_last_emails

@@ -1,11 +1,11 @@
 """A person in a sequence while their due steps run."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 from mailwright.domain.clock import Instant
+from mailwright.domain.lazy_dataclass import dataclass
 
 
 def received_steps(text: str | None) -> frozenset[str]:

@@ -1,7 +1,7 @@
 """Find the rule that keeps a person out of a sequence, as data: what happened, and what the sequence requires."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
@@ -13,6 +13,7 @@ from mailwright.audience.contact_events import ContactEvent, list_latest
 from mailwright.audience.filters import ValueComparison
 from mailwright.audience.value_matching import properties_match, value_matches
 from mailwright.domain.clock import DAY, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.sources.sequences import triggers
 from mailwright.sources.sequences.definition import Definition, Trigger, TriggerKind
 from mailwright.sources.sequences.enrol import People, wanted_people

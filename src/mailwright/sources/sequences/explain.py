@@ -1,7 +1,7 @@
 """Explain a person's runs through sequences, as data: why they got an email or not, what comes next and when."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any, Final, cast
 
@@ -16,6 +16,7 @@ from mailwright.domain.campaign import INDEFINITELY
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotFound
 from mailwright.domain.explanation import MessageExplanation
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.states import Status
 from mailwright.outbox.explain import explain
 from mailwright.sources.sequences.definition import StepKind

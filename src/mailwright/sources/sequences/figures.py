@@ -1,13 +1,14 @@
 """Figures of sequences: people, emails, goals, and how many people took each step."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import orjson
 from sqlalchemy import ColumnElement, and_, case, func, select
 
 from mailwright.domain.clock import Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.sources.sequences.definition import StepKind
 from mailwright.sources.sequences.program import EndReason
 from mailwright.sources.sequences.records import StoredSequence

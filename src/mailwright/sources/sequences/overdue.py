@@ -1,6 +1,5 @@
 """What happens to people whose next step is overdue after a pause or a new version."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -9,6 +8,7 @@ from sqlalchemy import ColumnElement, literal, update
 from mailwright.domain.campaign import INDEFINITELY
 from mailwright.domain.clock import HOUR, Instant
 from mailwright.domain.errors import InvalidInput, NotPossibleNow
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.outbox.defer import end_lane_deferral, spread_lane
 from mailwright.outbox.operations import cancel_lane
 from mailwright.storage.database import Transaction

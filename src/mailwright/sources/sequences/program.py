@@ -6,7 +6,7 @@ simulated facts on a virtual clock.
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum, StrEnum
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, Protocol
@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from mailwright.audience.filters import EventActivity
 from mailwright.domain.clock import DAY, MINUTE, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.recurrence import Recurrence
 from mailwright.domain.translation import lazy_gettext
 from mailwright.sources.api.validation import FieldError

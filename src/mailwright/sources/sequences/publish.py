@@ -1,7 +1,6 @@
 """How a new version affects the people in a sequence: who stays, who moves, whose run ends and who is overdue."""
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
@@ -10,6 +9,7 @@ from sqlalchemy import ColumnElement, and_, func, or_, select, update
 
 from mailwright.audience.enrolments import end_enrolments
 from mailwright.domain.clock import Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.sources.sequences.content_checks import PublishWarning
 from mailwright.sources.sequences.definition import StepKind
 from mailwright.sources.sequences.enrolled import received_steps

@@ -1,6 +1,5 @@
 """Stored sequences, as values."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
@@ -10,6 +9,7 @@ from sqlalchemy import ColumnElement, and_, select
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import NotFound
 from mailwright.domain.lanes import sequence_lane
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import lazy_pgettext
 from mailwright.storage.database import Transaction
 from mailwright.storage.tables import sequences

@@ -4,13 +4,14 @@ import asyncio
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Final
 
 from sqlalchemy import select
 
 from mailwright.domain.clock import DAY, Clock, Instant, to_instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.sources.sequences.enrol import People
 from mailwright.sources.sequences.program import zone_of
 from mailwright.sources.sequences.records import find_sequence

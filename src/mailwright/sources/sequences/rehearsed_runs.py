@@ -1,9 +1,10 @@
 """Run the steps of a rehearsal in order of time. A wait counts from the time when the simulation sends the email."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from mailwright.domain.clock import DAY, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.sources.sequences.program import ELIGIBLE, START, Node
 from mailwright.sources.sequences.simulated_sending import (
     OLDER,

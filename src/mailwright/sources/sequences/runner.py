@@ -5,7 +5,7 @@ and the history has one row for each step of an enrolment.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from sqlalchemy import update
@@ -14,6 +14,7 @@ from mailwright.audience.enrolments import end_enrolments, sequence_facts
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotDurable
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import Event, NewMessage, Source
 from mailwright.domain.states import EventType
 from mailwright.ops.logs import logger

@@ -3,7 +3,6 @@
 By default, people who match only because of the edit do not enter, so that an edit does not send a flood of emails.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import func, select
@@ -12,6 +11,7 @@ from mailwright.audience import filters, segments
 from mailwright.audience.filter_references import require_references
 from mailwright.audience.segments import Segment
 from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.sources.send_approvals import SendKind, end_approvals, find_refusal
 from mailwright.sources.sequences.definition import Trigger, TriggerKind
 from mailwright.sources.sequences.enrol import OPEN_STATUSES, People, kept_out, planned_enrolment

@@ -1,7 +1,7 @@
 """Create, edit, publish, pause, resume and archive sequences. Every action is recorded in the audit log."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import orjson
@@ -12,6 +12,7 @@ from mailwright.domain.campaign import CANCELLED, INDEFINITELY, PAUSED
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.domain.ids import uuid7
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.outbox import audit_log
 from mailwright.outbox.defer import end_lane_deferral, record_lane_deferral
 from mailwright.sources.api.validation import FieldError

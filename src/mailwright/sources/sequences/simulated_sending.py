@@ -8,7 +8,7 @@ own and use the same limits.
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from heapq import heappop, heappush
 from math import ceil
 from typing import Final
@@ -16,6 +16,7 @@ from typing import Final
 from mailwright.domain.clock import MINUTE, SECOND, Instant
 from mailwright.domain.frequency import FrequencyCap, parse_frequency_cap
 from mailwright.domain.lanes import lane_number
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.lifetimes import Lifetimes
 from mailwright.domain.message import Source
 from mailwright.domain.permits import Deferral, DeferReason, LimitLevel, Limits, LimitWindow, QuotaSnapshot, SendRate

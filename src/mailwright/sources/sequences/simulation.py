@@ -5,13 +5,14 @@ buys or unsubscribes.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final, NamedTuple
 
 from mailwright.audience import filters
 from mailwright.audience.filters import AttributeCondition, FilterCondition
 from mailwright.audience.value_matching import value_matches
 from mailwright.domain.clock import MINUTE, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.locales import best
 from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.sources.sequences.definition import StepKind

@@ -1,11 +1,11 @@
 """The published versions of sequences, compiled."""
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 from sqlalchemy import select
 
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.sources.sequences.definition import Definition, parse_definition
 from mailwright.sources.sequences.program import Program, compile_program
 from mailwright.storage.database import Transaction

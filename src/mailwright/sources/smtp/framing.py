@@ -1,9 +1,9 @@
 """Split a client's byte stream into command lines, emails and chunks."""
 
 import re
-from dataclasses import dataclass
 from typing import Final, Protocol
 
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.sources.smtp import replies
 
 # Long enough for AUTH PLAIN with an API key and for every address.

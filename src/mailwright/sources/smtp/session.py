@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar, Final
 
 from mailwright.content.raw import AmbiguousLines
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.sources.api.raw import MAX_RECIPIENTS, Envelope, parse_recipient, parse_sender
 from mailwright.sources.api.validation import RequestInvalid
 from mailwright.sources.smtp import replies

@@ -9,7 +9,7 @@ import contextlib
 import hashlib
 import re
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from mailwright.access.api_keys import Caller
@@ -19,6 +19,7 @@ from mailwright.content.raw import RawEmail, parse_raw
 from mailwright.domain import address
 from mailwright.domain.clock import DAY, HOUR, Clock, Instant
 from mailwright.domain.errors import MailwrightError
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import raw_dedupe_key
 from mailwright.domain.permits import Limits
 from mailwright.domain.sender_domains import SenderDomains

@@ -1,11 +1,11 @@
 """The steps that a session returns to its connection, and the interface of the server that it uses."""
 
 from collections.abc import Coroutine
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Protocol
 
 from mailwright.access.api_keys import Caller
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.sources.api.raw import Envelope
 
 

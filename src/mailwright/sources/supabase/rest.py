@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
 import orjson
 
 from mailwright.domain.foreign_json import load_json
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.ops.logs import logger
 from mailwright.providers.http import Disconnect, HttpClient, HttpResponse
 from mailwright.sources.recipient_statuses import StatusWrite, SubscriberStatus, is_replaced

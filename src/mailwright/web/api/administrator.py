@@ -6,7 +6,6 @@ A route takes `administrator: AdministratorDep`, declares `scope=Credential.ADMI
 
 import re
 import secrets
-from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 from fastapi import Depends, Request
@@ -15,6 +14,7 @@ from mailwright.access.api_keys import is_api_key
 from mailwright.access.roles import Forbidden, Role
 from mailwright.access.sign_in_log import SignInMethod
 from mailwright.domain.errors import Unauthorized
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.web.session import SecondFactorRequired, SignInRequired, host_of, session_token, visitor_of
 from mailwright.web.state import engine_of
 

@@ -3,12 +3,12 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.web import request_ids
 from mailwright.web.api_reference import snippets
 from mailwright.web.api_reference.schemas import Field, Schemas

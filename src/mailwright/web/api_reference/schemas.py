@@ -1,8 +1,9 @@
 """Read JSON schemas of the OpenAPI document: fields for people, and samples of valid values."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+from mailwright.domain.lazy_dataclass import dataclass
 
 Schema = Mapping[str, Any]
 

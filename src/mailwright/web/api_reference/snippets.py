@@ -4,13 +4,13 @@ import json
 import keyword
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from shlex import quote
 from textwrap import indent
 from typing import Any, Final
 from urllib.parse import quote as percent_encode
 from urllib.parse import urlencode
 
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.web.api_reference.schemas import Schemas
 
 _WIDTH: Final = 88

@@ -3,7 +3,6 @@
 import io
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated, Any, Final
 
@@ -15,6 +14,7 @@ from mailwright.app.wiring import Engine
 from mailwright.audience import contacts
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput, NotFound
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import gettext
 from mailwright.sources.articles import files
 from mailwright.sources.articles.assembly import Inclusion, Slice, SliceSet, decide_inclusion

@@ -3,10 +3,10 @@
 import itertools
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import gettext, lazy_gettext
 
 # The length of the axis, in SVG units.

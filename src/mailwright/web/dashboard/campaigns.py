@@ -1,7 +1,7 @@
 """Campaign pages: list, progress, forecast, recipients and actions."""
 
 from collections.abc import Awaitable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Annotated, Any, Final
 from urllib.parse import urlencode
@@ -21,6 +21,7 @@ from mailwright.domain.buckets import WITHOUT_MESSAGE, Bucket
 from mailwright.domain.campaign import ALLOWED_STATUSES, CampaignAction, CampaignStatus, QueueStatus
 from mailwright.domain.clock import MINUTE, Instant
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotPossibleNow
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.record_state import RecordState
 from mailwright.domain.schedule import parse_time
 from mailwright.domain.sending_readiness import Destination

@@ -1,7 +1,7 @@
 """Render the email in the composer, without storing it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -19,6 +19,7 @@ from mailwright.content.template_store import StoredTemplate
 from mailwright.content.variables import Variable, optional_but_required, used_variables
 from mailwright.content.work_thread import run_in_thread
 from mailwright.domain.errors import NotFound
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import gettext
 from mailwright.web.dashboard.sample_values import preview_values
 

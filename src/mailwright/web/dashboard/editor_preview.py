@@ -1,7 +1,6 @@
 """The preview beside an editor: the form rendered as an email in a frame, with errors and warnings below it."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from fastapi import Request
@@ -10,6 +9,7 @@ from starlette.responses import Response
 from mailwright.content.presend_checks import PresendIssue
 from mailwright.content.template import InvalidSubject, InvalidTemplate, RenderedEmail
 from mailwright.domain.errors import MailwrightError
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.forms import Fields
 from mailwright.web.dashboard.shell import email_frame, fragment

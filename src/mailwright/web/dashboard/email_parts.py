@@ -3,7 +3,6 @@
 import base64
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from email import message_from_bytes, policy
 from email.message import Message
 from email.parser import BytesHeaderParser
@@ -17,6 +16,7 @@ from starlette.responses import Response
 from mailwright.domain.clock import SECOND, Instant
 from mailwright.domain.encoded_words import decode_text, decode_words
 from mailwright.domain.errors import NotFound
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.sizes import size_text
 from mailwright.domain.translation import gettext, lazy_gettext, lazy_pgettext
 from mailwright.web.dashboard import previews

@@ -1,12 +1,12 @@
 """Link the actions of an explanation to the dashboard pages where users perform them."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 
 from mailwright.domain.actions import ActionKind
 from mailwright.domain.explanation import Explanation, LimitScope, Remedy
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import gettext, lazy_gettext
 
 

@@ -1,6 +1,5 @@
 """The image library: upload, search, alt texts and deletion, as pages and as JSON for the composer."""
 
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated, Any, Final
 
@@ -13,6 +12,7 @@ from mailwright.content.image_files import ImagesUnavailable
 from mailwright.content.image_rules import MAX_UPLOAD_BYTES
 from mailwright.content.images import MAX_ALT, Image
 from mailwright.domain.errors import InvalidInput, MailwrightError
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import gettext
 from mailwright.schemas.paging import NEWEST, decode_cursor, encode_cursor
 from mailwright.web.bodies import json_response

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from typing import Final
 
 from mailwright.audience.legal_basis import LegalBasis
 from mailwright.domain.clock import Instant
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import gettext, lazy_gettext, lazy_pgettext, number_text
 from mailwright.texts.times import day_text, distance
 

@@ -6,7 +6,6 @@ One folder holds the emails of all tenants; a visitor sees only those of their o
 import asyncio
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from email.parser import BytesHeaderParser
 from functools import lru_cache
 from pathlib import Path
@@ -20,6 +19,7 @@ from mailwright.app.wiring import Engine
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import NotFound
 from mailwright.domain.ids import is_uuid
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import gettext
 from mailwright.outbox.message_records import find_recipients
 from mailwright.outbox.system_emails import ACCOUNT_PREFIX

@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from http import HTTPStatus
 from typing import Any, Final, Literal
@@ -16,6 +15,7 @@ from mailwright.domain import address
 from mailwright.domain.clock import DAY, MINUTE, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.domain.ids import is_uuid
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import Event, Source
 from mailwright.domain.states import CLAIMABLE, EventType, MessageGroup, Resolution, Status
 from mailwright.domain.translation import gettext, lazy_gettext, lazy_pgettext

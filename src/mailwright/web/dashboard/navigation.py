@@ -1,11 +1,12 @@
 """The navigation of the dashboard, in display order."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from mailwright.access.roles import Role
 from mailwright.app.sections import Section
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import lazy_gettext
 
 

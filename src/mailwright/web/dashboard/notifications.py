@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from http import HTTPStatus
 from itertools import groupby
 from typing import Annotated, Any, Final
@@ -16,6 +15,7 @@ from mailwright.app.wiring import Engine
 from mailwright.content.template_store import latest_by_locale
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import ConfigurationInvalid, InvalidInput, NotFound, NotPossibleNow
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import Source
 from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.schemas.paging import decode_cursor, encode_cursor

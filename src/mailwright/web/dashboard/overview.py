@@ -1,6 +1,5 @@
 """Home: the last campaign, growth and next steps for editors; queue, forecast and health for administrators."""
 
-from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import orjson
@@ -26,6 +25,7 @@ from mailwright.domain.campaign import (
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Instant
 from mailwright.domain.errors import NotPossibleNow
 from mailwright.domain.findings import Finding, Verdict
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.states import EventType
 from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.outbox import quotas, tallies

@@ -1,6 +1,5 @@
 """The settings page of retention: what would be deleted, and the rules that are switched on."""
 
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
@@ -10,6 +9,7 @@ from starlette.responses import Response
 from mailwright.app.retention import make_retention
 from mailwright.app.wiring import Engine
 from mailwright.domain.errors import InvalidInput, NotFound
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.retention import RetentionCount, RetentionKind, RetentionRule
 from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.outbox.retention_rules import list_rules, remove_rule, set_rule

@@ -5,7 +5,6 @@ It also answers why a message or campaign has not been sent. Every query is boun
 
 import re
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, urlencode
 
@@ -20,6 +19,7 @@ from mailwright.audience.search import ContactQuery, find_by_prefix, search_cont
 from mailwright.content.template_store import find_template_ids
 from mailwright.domain import address
 from mailwright.domain.errors import NotFound
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.states import MessageGroup, Status
 from mailwright.domain.translation import gettext
 from mailwright.outbox.message_records import MessageSearch, MessageSummary, find

@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import gettext, lazy_gettext, lazy_pgettext
 from mailwright.web.dashboard.forms import Fields
 

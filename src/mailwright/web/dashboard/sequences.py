@@ -1,7 +1,6 @@
 """Sequence pages: list, steps with live counts, publishing, pausing, people and failed steps."""
 
 from collections.abc import Awaitable, Iterable, Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ from starlette.responses import Response
 from mailwright.app.wiring import Engine
 from mailwright.audience import lists, segments
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound, NotPossibleNow
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import Source
 from mailwright.domain.translation import gettext, lazy_gettext, pgettext
 from mailwright.schemas.paging import decode_cursor, encode_cursor

@@ -2,10 +2,11 @@
 
 import copy
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from mailwright.domain.errors import InvalidInput, NotFound
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import gettext
 from mailwright.texts.sequence_documents import StepText, describe_steps, kind_of, nested_steps
 

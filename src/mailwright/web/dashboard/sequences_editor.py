@@ -5,7 +5,6 @@ A change names the revision that it is based on. If somebody else saved meanwhil
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -18,6 +17,7 @@ from mailwright.app.wiring import Engine
 from mailwright.audience.event_schema import load_schema
 from mailwright.content.template_store import latest_by_locale
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.recurrence import WEEKDAYS
 from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.schemas.sequence_files import sequence_file

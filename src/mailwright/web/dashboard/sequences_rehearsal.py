@@ -1,6 +1,5 @@
 """The simulation of a sequence: the emails of the next days by step, on a virtual clock."""
 
-from dataclasses import dataclass
 from datetime import date
 from typing import Annotated, Any, Final
 
@@ -8,6 +7,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.sources.api.validation import RequestInvalid
 from mailwright.sources.sequences.definition import TriggerKind
 from mailwright.sources.sequences.enrol import People

@@ -8,13 +8,14 @@ same code, so that each extracted message is also found.
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import groupby
 from typing import Any, Final
 
 from jinja2 import Environment, nodes
 from jinja2.visitor import NodeTransformer
 
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import message_key
 
 # Returns the translation of a message, or None if there is none.

@@ -1,7 +1,6 @@
 """Call a route of the application within the process, as an authenticated caller."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -9,6 +8,7 @@ import orjson
 from starlette.types import ASGIApp, Message, Scope
 
 from mailwright.access.api_keys import Caller
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.web.api.caller import INTERNAL_CALLER
 
 

@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from mailwright.access.roles import Scope
 from mailwright.actions import load_nouns
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.web.api.caller import KEY_NAME, scope_of
 
 Schema = dict[str, Any]

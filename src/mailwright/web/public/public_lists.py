@@ -1,12 +1,11 @@
 """Public lists: find a list for its sign-up form and archive."""
 
-from dataclasses import dataclass
-
 from starlette.requests import Request
 
 from mailwright.app.wiring import Engine
 from mailwright.audience.lists import List, list_all
 from mailwright.domain.errors import NotFound
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.unsubscribe_tokens import FIRST_TENANT, InvalidToken
 from mailwright.outbox import tenants
 from mailwright.web.languages import chosen_language

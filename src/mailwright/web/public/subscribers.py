@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
@@ -14,6 +13,7 @@ from mailwright.app.wiring import Engine
 from mailwright.domain import address
 from mailwright.domain.errors import NotDurable, NotFound
 from mailwright.domain.ids import is_uuid
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.unsubscribe_tokens import (
     FIRST_TENANT,
     InvalidToken,

@@ -1,7 +1,8 @@
 """Texts of the public pages in every language. A missing text is a type error."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from mailwright.domain.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

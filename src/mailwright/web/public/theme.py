@@ -1,7 +1,6 @@
 """The design of a tenant's public pages: its name, logo and colour."""
 
 from base64 import b64encode
-from dataclasses import dataclass
 from hashlib import sha256
 from urllib.parse import urlsplit
 
@@ -9,6 +8,7 @@ from mailwright.app.wiring import Engine
 from mailwright.content.brand import DEFAULT_BRAND
 from mailwright.content.colors import mix, readable_on, with_contrast
 from mailwright.content.images import FILE_NAME
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.unsubscribe_tokens import FIRST_TENANT
 
 # Backgrounds of style.css: the page in light mode and the card in dark mode, on which links are harder to read than on

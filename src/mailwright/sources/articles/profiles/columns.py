@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from mailwright.audience import contact_fields
 from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.lazy_dataclass import dataclass
 
 URL: Final = "MAILWRIGHT_PROFILES_URL"
 KEY: Final = "MAILWRIGHT_PROFILES_KEY"

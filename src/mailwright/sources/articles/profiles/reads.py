@@ -1,7 +1,6 @@
 """Records of reads: how much of the table was read for a run, and the recipients that have no message yet."""
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -9,6 +8,7 @@ from sqlalchemy import delete, func, insert, select, update
 
 from mailwright.domain.clock import Instant
 from mailwright.domain.ids import uuid7s
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.outbox.accept import insert_contacts
 from mailwright.sources.articles.profiles.rows import Profile
 from mailwright.storage.database import Transaction

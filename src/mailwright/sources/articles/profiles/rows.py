@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -12,6 +11,7 @@ from mailwright.audience import contact_fields
 from mailwright.domain import address
 from mailwright.domain.divisions import EXAMPLE, OCD_IDS, division_ids, malformed_division
 from mailwright.domain.foreign_json import load_json
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.printable import is_printable
 from mailwright.domain.unsubscribe_tokens import GENERAL
 

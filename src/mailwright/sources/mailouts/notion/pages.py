@@ -1,8 +1,10 @@
 """Pages, blocks and tables of Notion as values."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from mailwright.domain.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """Read and write the properties of Notion pages, under configurable names and in the type of each column."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import lazy_gettext
 from mailwright.sources.mailouts.notion.errors import NotionRefused
 from mailwright.sources.mailouts.notion.pages import DataSource, NotionPage

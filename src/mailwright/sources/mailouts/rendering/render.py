@@ -1,8 +1,8 @@
 """Render the blocks of a page as HTML and text, with one renderer for each type of block."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.sources.mailouts.notion.pages import NotionBlock
 from mailwright.sources.mailouts.rendering import containers, media, text_blocks, unsupported_blocks
 from mailwright.sources.mailouts.rendering.block_renderer import (

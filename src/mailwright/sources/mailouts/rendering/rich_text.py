@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from html import escape
 from itertools import groupby
 from typing import Any
 from urllib.parse import urlsplit
 
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import lazy_gettext
 from mailwright.sources.mailouts.rendering.styles import LINK, MONOSPACE, SHADE, coloured
 

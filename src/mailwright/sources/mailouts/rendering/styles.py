@@ -1,7 +1,8 @@
 """Inline styles that email clients support, and colours for light and dark mode."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from mailwright.domain.lazy_dataclass import dataclass
 
 INK, INK_DARK = "#24292f", "#e6e6e3"
 PAPER, PAPER_DARK = "#ffffff", "#191919"

@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from mailwright.domain.clock import isoformat
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.providers.http import HttpClient
 from mailwright.sources.recipient_statuses import StatusWrite, SubscriberStatus
 from mailwright.sources.supabase import (

@@ -3,7 +3,6 @@
 import re
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any, Final
@@ -25,6 +24,7 @@ from mailwright.domain.address import domain_of
 from mailwright.domain.clock import isoformat, to_instant
 from mailwright.domain.foreign_json import load_json
 from mailwright.domain.ids import uuid7
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import ALTERNATIVES
 from mailwright.domain.tracking import TrackingMode
 from mailwright.events.bounces.email_parts import split_parts

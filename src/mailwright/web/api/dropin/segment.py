@@ -2,7 +2,7 @@
 
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC
 from http import HTTPStatus
 from typing import Any, Final
@@ -21,6 +21,7 @@ from mailwright.audience.external_ids import find_addresses, record_external_id
 from mailwright.domain.clock import Instant, isoformat
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotDurable, Unauthorized
 from mailwright.domain.foreign_json import load_json
+from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.schedule import has_zone, parse_time
 from mailwright.sources.api.messages import RequestContext
 from mailwright.web.api.dropin.requests import answer_errors, basic_credentials, bearer_key
