@@ -236,7 +236,11 @@ class FailoverGuard:
                 # Sending is on hold anyway, for example after a restore, and a person decides about what was due.
                 await store_value(tx, COMPARED, history)
                 return None
-            if mark is not None and await _is_much_older(tx, mark):
+            if mark is None:
+                # A backup that was restored at another address looks the same to this machine, which has never used
+                # the database there. The check for restored backups decides, unless another machine compares.
+                return None
+            if await _is_much_older(tx, mark):
                 await record_hold(tx, restored_hold(mark, now))
                 await store_value(tx, COMPARED, history)
                 return None
@@ -245,7 +249,7 @@ class FailoverGuard:
             if hold is None:
                 await record_hold(tx, SendingHold(HoldReason.FAILED_OVER, now, _DETAIL))
             # Higher than any marker, so that no machine takes this server for a restored backup.
-            sequence = max(int(await load_value(tx, SEQUENCE) or 0), 0 if mark is None else mark.sequence)
+            sequence = max(int(await load_value(tx, SEQUENCE) or 0), mark.sequence)
             await store_value(tx, SEQUENCE, str(sequence + RESTORE_STEP))
         log.error("database_failed_over", former=known, history=history, waitsFor=failover.waits_for)
         return failover

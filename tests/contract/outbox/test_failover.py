@@ -29,7 +29,7 @@ from mailwright.outbox.failover import (
 from mailwright.outbox.installation_values import store_value
 from mailwright.outbox.quarantine import count_quarantined, find_quarantine
 from mailwright.outbox.restore_guard import ADVANCED_AT, FileMarker, RestoreGuard
-from mailwright.outbox.sending_hold import COMMITS_LOST, HoldReason, find_hold
+from mailwright.outbox.sending_hold import COMMITS_LOST, DueMessages, HoldReason, find_hold, release_hold
 from mailwright.storage.database import Database
 from mailwright.storage.server_state import find_history
 from mailwright.storage.tables import deliveries, events, messages
@@ -237,10 +237,18 @@ class Machine:
 
     def restarted(self) -> FailoverGuard:
         bench = self.bench
-        marks = RestoreGuard(bench.database, bench.clock, [FileMarker(self.state, bench.database.url)])
-        return FailoverGuard(
-            bench.database, bench.clock, self.state, pause_bulk=self._pause, newest_mark=marks.newest_mark
+        self.restores = RestoreGuard(
+            bench.database, bench.clock, [FileMarker(self.state, bench.database.url)], sleep=self._sleep
         )
+        return FailoverGuard(
+            bench.database, bench.clock, self.state, pause_bulk=self._pause, newest_mark=self.restores.newest_mark
+        )
+
+    async def start(self) -> None:
+        await self.guard.check()
+        await self.restores.check()
+
+    async def _sleep(self, _seconds: float) -> None: ...
 
     async def _pause(self) -> None:
         self.was_paused = True
@@ -279,7 +287,7 @@ async def failover_of(bench: Bench) -> Failover:
 @on_postgresql
 async def test_nothing_is_claimed_before_the_comparison(bench: Bench, server: Server, tmp_path: Path) -> None:
     machine = Machine(bench, tmp_path)
-    await machine.guard.check()
+    await machine.start()
     [outbox_id] = await bench.accept(a_message())
     await server.fail_over()
     provider = ScriptedProvider()
@@ -295,7 +303,7 @@ async def test_nothing_is_claimed_before_the_comparison(bench: Bench, server: Se
 @on_postgresql
 async def test_sending_goes_on_after_lost_commits(bench: Bench, server: Server, tmp_path: Path) -> None:
     machine = Machine(bench, tmp_path)
-    await machine.guard.check()
+    await machine.start()
     sends = Sends(bench.database, bench.clock, machine.recorder)
     sent, begun = await sends.begin(a_newsletter(), a_newsletter())
     await sends.settle([sent])
@@ -320,8 +328,8 @@ async def test_sending_goes_on_after_lost_commits(bench: Bench, server: Server, 
 @on_postgresql
 async def test_sending_waits_for_the_records_of_all_machines(bench: Bench, server: Server, tmp_path: Path) -> None:
     first, second = Machine(bench, tmp_path / "first"), Machine(bench, tmp_path / "second")
-    await first.guard.check()
-    await second.guard.check()
+    await first.start()
+    await second.start()
     sends = Sends(bench.database, bench.clock, second.recorder)
     [sent] = await sends.begin(a_newsletter())
     await sends.settle([sent])
@@ -339,8 +347,8 @@ async def test_sending_waits_for_the_records_of_all_machines(bench: Bench, serve
 @on_postgresql
 async def test_missing_records_leaves_everything_due_in_doubt(bench: Bench, server: Server, tmp_path: Path) -> None:
     first, second = Machine(bench, tmp_path / "first"), Machine(bench, tmp_path / "second")
-    await first.guard.check()
-    await second.guard.check()
+    await first.start()
+    await second.start()
     due = await bench.accept(a_newsletter(), a_message())
     await server.fail_over()
     await first.guard.check()
@@ -356,7 +364,8 @@ async def test_missing_records_leaves_everything_due_in_doubt(bench: Bench, serv
 @on_postgresql
 async def test_late_machine_reports_what_was_sent_twice(bench: Bench, server: Server, tmp_path: Path) -> None:
     first, second = Machine(bench, tmp_path / "first"), Machine(bench, tmp_path / "second")
-    await second.guard.check()
+    await first.start()
+    await second.start()
     sends = Sends(bench.database, bench.clock, second.recorder)
     [sent] = await sends.begin(a_message())
     await sends.settle([sent])
@@ -377,7 +386,7 @@ async def test_late_machine_reports_what_was_sent_twice(bench: Bench, server: Se
 @on_postgresql
 async def test_lost_accepts_are_reported(bench: Bench, server: Server, tmp_path: Path) -> None:
     machine = Machine(bench, tmp_path)
-    await machine.guard.check()
+    await machine.start()
     [outbox_id, kept] = await bench.accept(a_message(), a_message())
     async with bench.database.write() as tx:
         key = (await tx.execute(select(messages.c.id).where(messages.c.outbox_id == outbox_id)))[0].id
@@ -393,8 +402,7 @@ async def test_lost_accepts_are_reported(bench: Bench, server: Server, tmp_path:
 @on_postgresql
 async def test_server_of_an_hour_ago_is_held_for_a_person(bench: Bench, server: Server, tmp_path: Path) -> None:
     machine = Machine(bench, tmp_path)
-    await machine.guard.check()
-    await RestoreGuard(bench.database, bench.clock, [FileMarker(tmp_path, bench.database.url)]).check()
+    await machine.start()
     await bench.accept(a_message())
     async with bench.database.write() as tx:
         await store_value(tx, ADVANCED_AT, str(bench.clock.now() - DAY))
@@ -403,6 +411,25 @@ async def test_server_of_an_hour_ago_is_held_for_a_person(bench: Bench, server: 
     hold = await find_hold(bench.database)
     assert hold is not None
     assert hold.reason is HoldReason.RESTORED
+
+
+@on_postgresql
+async def test_backup_restored_elsewhere_is_held_for_a_person(bench: Bench, server: Server, tmp_path: Path) -> None:
+    """The server has another address and history, and this machine knows no state of the database there."""
+    await Machine(bench, tmp_path / "before").start()
+    [outbox_id] = await bench.accept(a_message())
+    await server.fail_over()
+    machine = Machine(bench, tmp_path / "elsewhere")
+    await machine.start()
+    for _ in range(2):
+        hold = await find_hold(bench.database)
+        assert hold is not None
+        assert hold.reason is HoldReason.UNMARKED
+        await machine.guard.check()
+    assert await status_of(bench.database, outbox_id) == Status.PENDING
+    await release_hold(bench.database, bench.clock, actor="ada", due=DueMessages.SEND)
+    await machine.guard.check()
+    assert await find_hold(bench.database) is None
 
 
 @on_postgresql
