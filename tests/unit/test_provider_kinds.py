@@ -24,6 +24,7 @@ FORMATS: Final = (
     "audience/switching/",
     "cli/contact_switch.py",
     "content/headers.py",
+    "events/outbound/formats/",
     "sources/api/",
     "web/api/dropin/",
     "web/dashboard/templates/audience/imports.html",

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from mailwright.domain.states import WEBHOOK_EVENT_TYPES
 from mailwright.events.outbound import signature
 from mailwright.events.outbound.deliveries import LEASE, SCHEDULE
 from mailwright.events.outbound.dispatcher import TIMEOUT_SECONDS
-from mailwright.events.outbound.endpoints import WEBHOOK_EVENT_TYPES
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "webhooks.md").read_text(encoding="utf-8")
 NOW = 1_800_000_000

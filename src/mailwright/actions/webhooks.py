@@ -1,6 +1,7 @@
 """Outbound webhooks and their deliveries."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Annotated, Any, Final, Literal
 
@@ -22,14 +23,16 @@ from mailwright.actions.declaration import (
     TwoLines,
     time_of,
 )
+from mailwright.domain.states import WEBHOOK_EVENT_TYPES
 from mailwright.events.outbound.deliveries import WebhookDeliveries
 from mailwright.events.outbound.endpoints import (
     MAX_URL_LENGTH,
-    WEBHOOK_EVENT_TYPES,
     WebhookEndpoint,
     WebhookEndpointInput,
     WebhookEndpoints,
 )
+from mailwright.events.outbound.formats import FORMATS
+from mailwright.events.outbound.formats.mailwright import MailwrightFormat
 from mailwright.schemas.base import ResponseModel, Time, extend
 from mailwright.schemas.paging import Page
 from mailwright.sources.api.fields import Name, RequestModel
@@ -55,7 +58,7 @@ def _count(secrets: Any) -> Any:
 
 
 class WebhookRequest(RequestModel):
-    """The receiver's URL and the event types to send. Without `types`, all events are sent."""
+    """The receiver's URL and the event types to send. Without `types`, all events of the format are sent."""
 
     url: Annotated[
         str,
@@ -77,6 +80,21 @@ class WebhookRequest(RequestModel):
         return WebhookEndpointInput(self.url, self.types, self.description, self.is_active)
 
 
+class NewWebhookRequest(WebhookRequest):
+    """A webhook with its format, which cannot be changed later, because each format has its own kind of secret."""
+
+    format: Annotated[
+        str,
+        Field(
+            json_schema_extra={"enum": list(FORMATS)},
+            description=f"The shape and the signature of requests: {', '.join(FORMATS)}.",
+        ),
+    ] = MailwrightFormat.name
+
+    def endpoint(self) -> WebhookEndpointInput:
+        return replace(super().endpoint(), format=self.format)
+
+
 class WebhookDeliveryPage(Page):
     status: Annotated[Status | None, Field(description="Only deliveries with this status.")] = None
 
@@ -88,6 +106,7 @@ class WebhookResponse(ResponseModel):
     url: str
     description: str
     types: list[str]
+    format: str
     is_active: bool
     state: State
     paused_at: Time | None
@@ -175,8 +194,11 @@ async def list_webhooks(at: Context) -> WebhookListResponse:
 
 
 @noun.post(scope=MANAGE, audit="webhook.create", command="create", shown=_secret_lines)
-async def create(at: Context, wanted: WebhookRequest) -> WebhookSecretResponse:
-    """Create a webhook. It receives events from now on. Its secret is shown only in this response."""
+async def create(at: Context, wanted: NewWebhookRequest) -> WebhookSecretResponse:
+    """Create a webhook. It receives events from now on. Its secret is shown only in this response.
+
+    The secret is what the receiver needs to verify requests in this format.
+    """
     made, secret = await endpoints(at).create(at.tenant_id, wanted.endpoint(), actor=at.actor)
     return extend(WebhookSecretResponse, WebhookResponse.model_validate(made), secret=secret)
 
@@ -188,6 +210,7 @@ async def create(at: Context, wanted: WebhookRequest) -> WebhookSecretResponse:
         {
             "URL": "url",
             "Description": lambda each: each.description or "–",
+            "Format": "format",
             "Event types": lambda each: ", ".join(each.types),
             "State": _state,
             "Failing since": time_of("failing_since"),
@@ -238,7 +261,10 @@ async def resume(at: Context, webhook_id: str) -> WebhookResponse:
     shown=lambda made, _given: [made.secret],
 )
 async def rotate_secret(at: Context, webhook_id: str) -> WebhookSecretResponse:
-    """Create a new secret, shown only in this response. For one day, the previous secret also signs deliveries."""
+    """Create a new secret, shown only in this response.
+
+    In the formats `mailwright` and `standard`, the previous secret also signs deliveries for one day.
+    """
     endpoint, secret = await endpoints(at).rotate(webhook_id, tenant_id=at.owner_id, actor=at.actor)
     return extend(WebhookSecretResponse, WebhookResponse.model_validate(endpoint), secret=secret)
 

@@ -26,7 +26,9 @@ from mailwright.cli.yaml_file import YamlFile
 from mailwright.content.formats import TemplateFormat
 from mailwright.domain.errors import InvalidInput, MailwrightError
 from mailwright.domain.lazy_dataclass import dataclass
-from mailwright.events.outbound.endpoints import WEBHOOK_EVENT_TYPES
+from mailwright.domain.states import WEBHOOK_EVENT_TYPES
+from mailwright.events.outbound.formats import FORMATS
+from mailwright.events.outbound.formats.mailwright import MailwrightFormat
 from mailwright.ops.stored import SECRETS, field_of
 from mailwright.schemas.templates import TemplateRequest, check_template_id, require_one_body
 from mailwright.sources.api.validation import FieldError, RequestInvalid, parse
@@ -314,8 +316,11 @@ class Webhooks(FileSection):
 
     def validate(self, key: str, given: Fields, before: FileEntry | None) -> Fields:
         fields = super().validate(key, given, before)
+        if before is not None and fields.get("format") not in (None, before.fields["format"]):
+            raise InvalidInput("cannot be changed. Delete the webhook and add it again.", field="format")
         if "types" in fields:  # None means all, and they are stored in this order.
-            known = [str(each) for each in WEBHOOK_EVENT_TYPES]
+            shape = FORMATS.get(fields.get("format") or MailwrightFormat.name)
+            known = [str(each) for each in (shape.types if shape else WEBHOOK_EVENT_TYPES)]
             unknown = [each for each in fields["types"] if each not in known]
             fields["types"] = [each for each in known if each in fields["types"]] + unknown or known
         return fields

@@ -51,6 +51,8 @@ OTHER_SENDERS = "otherSenders"
 # The field of a payload that holds the Message-ID of an email, if it is derived neither from the message's id nor from
 # its deduplication key. Replies are matched by it.
 OWN_MESSAGE_ID = "messageId"
+# The field of a payload that holds the ID that the application got for the email, if it is that of another message.
+EMAIL_ID = "emailId"
 # The fields of a payload that only the APIs of other services set: the email's Sender header, alternatives to its text
 # and HTML, and whether its subject may be empty, or as long as a header allows.
 SENDER_HEADER = "senderHeader"

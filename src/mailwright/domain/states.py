@@ -91,6 +91,43 @@ class EventType(StrEnum):
     SEQUENCE_WEBHOOK = "sequence.webhook"
 
 
+# Event types that webhooks can receive: final results of messages, reports, subscriptions, and progress of campaigns.
+# Internal steps are not included.
+WEBHOOK_EVENT_TYPES: Final = (
+    EventType.SENT,
+    EventType.FAILED,
+    EventType.IN_DOUBT,
+    EventType.CLOSED_UNKNOWN,
+    EventType.CANCELLED,
+    EventType.ACCEPTED,
+    EventType.DELIVERED,
+    EventType.OPENED,
+    EventType.CLICKED,
+    EventType.CORRECTED,
+    EventType.BOUNCED,
+    EventType.COMPLAINED,
+    EventType.NOT_SPAM,
+    EventType.UNSUBSCRIBED,
+    EventType.DEFERRED,
+    EventType.REPLIED,
+    EventType.JOINED,
+    EventType.LEFT,
+    EventType.CONTACT_ERASING,
+    EventType.CONTACT_ERASED,
+    EventType.CAMPAIGN_STARTED,
+    EventType.CAMPAIGN_HELD,
+    EventType.CAMPAIGN_WARNED,
+    EventType.CAMPAIGN_RESUMED,
+    EventType.CAMPAIGN_FINISHED,
+    EventType.CAMPAIGN_CANCELLED,
+    EventType.SEQUENCE_ENTERED,
+    EventType.SEQUENCE_STEP,
+    EventType.SEQUENCE_FAILED,
+    EventType.SEQUENCE_ENDED,
+    EventType.SEQUENCE_WEBHOOK,
+)
+
+
 class Priority:
     """Priorities of messages; smaller numbers are sent first."""
 

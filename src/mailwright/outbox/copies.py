@@ -6,7 +6,7 @@ from typing import Any
 from mailwright.domain import address
 from mailwright.domain.clock import Instant
 from mailwright.domain.ids import uuid7s
-from mailwright.domain.message import Claimed, Delivered, NewMessage, Source
+from mailwright.domain.message import EMAIL_ID, Claimed, Delivered, NewMessage, Source
 from mailwright.domain.retry import DEFERRALS
 from mailwright.domain.states import OnDoubt, Priority
 
@@ -54,4 +54,4 @@ def _payload(claimed: Claimed, email: str) -> dict[str, Any]:
     payload = claimed.payload
     shown = {name: payload[name] for name in ("to", "toName", "cc") if name in payload}
     content = {name: value for name, value in payload.items() if name not in _RECIPIENT_FIELDS}
-    return {**content, "to": email, "copy": {"of": claimed.outbox_id, **shown}}
+    return {EMAIL_ID: claimed.outbox_id, **content, "to": email, "copy": {"of": claimed.outbox_id, **shown}}

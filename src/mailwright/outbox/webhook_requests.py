@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 import orjson
 from sqlalchemy import insert, select
@@ -18,6 +18,10 @@ from mailwright.storage.statements import statement
 from mailwright.storage.tables import webhook_deliveries, webhook_endpoints
 
 WEBHOOK_TYPES = statement(__package__, "webhook_types")
+
+
+# The formats of webhooks that can express the data of a step.
+FORMATS_OF_STEPS: Final = ("mailwright", "standard")
 
 
 class NoReceiver(StrEnum):
@@ -53,7 +57,7 @@ async def request_deliveries(
     """
     e = webhook_endpoints.c
     ids = sorted({each.webhook_id for each in requests})
-    mine = (e.tenant_id == tenant_id, e.webhook_id.in_(ids))
+    mine = (e.tenant_id == tenant_id, e.webhook_id.in_(ids), e.format.in_(FORMATS_OF_STEPS))
     query = select(e.id, e.webhook_id, e.is_active).where(*mine)
     endpoints = {row.webhook_id: row for row in await tx.execute(query)}
     results: list[str | NoReceiver] = []

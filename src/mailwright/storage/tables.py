@@ -1451,6 +1451,7 @@ webhook_endpoints = Table(
     Column("url", Text, nullable=False),
     Column("description", Text, nullable=False),
     Column("types", Text, nullable=False),  # Event types, as JSON.
+    Column("format", Text, nullable=False, server_default="mailwright"),  # See `events/outbound/formats`.
     Column("secrets", Text, nullable=False),  # Newest first, each with its expiry, as JSON.
     Column("is_active", Boolean, nullable=False),
     Column("after_event", BigInteger, nullable=False),  # Only later events are sent.

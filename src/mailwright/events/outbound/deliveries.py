@@ -11,22 +11,25 @@ import orjson
 from sqlalchemy import ColumnElement, Select, and_, bindparam, delete, func, insert, or_, select, true, update
 
 from mailwright.audience.subscription_events import CONTACT_KEY
-from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant, isoformat
+from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant
 from mailwright.domain.errors import NotFound, NotPossibleNow
 from mailwright.domain.ids import is_uuid, token, uuid7
 from mailwright.domain.lazy_dataclass import dataclass
+from mailwright.domain.message import EMAIL_ID, OWN_MESSAGE_ID
 from mailwright.domain.retry import RetryPolicy
 from mailwright.events.outbound.endpoints import WebhookEndpoint, endpoint_from_row
+from mailwright.events.outbound.formats.webhook_format import WebhookFormat
+from mailwright.events.outbound.outbound_event import TEST, OutboundEvent, OutboundMessage
 from mailwright.outbox import audit_log
 from mailwright.outbox.settle import NO_MESSAGE
 from mailwright.providers.responses import mask_addresses
 from mailwright.storage.database import Database, Transaction
+from mailwright.storage.expressions import json_value
 from mailwright.storage.tables import contacts, events, messages, webhook_deliveries, webhook_endpoints
 
 PENDING: Final = "PENDING"
 DELIVERED: Final = "DELIVERED"
 FAILED: Final = "FAILED"
-TEST: Final = "test"
 # The metadata field with an event's campaign.
 CAMPAIGN: Final = "campaign"
 
@@ -87,14 +90,14 @@ class WebhookDelivery:
 
 @dataclass(frozen=True, slots=True)
 class ClaimedDelivery:
-    """A claimed delivery with its request body."""
+    """A claimed delivery with its event."""
 
     key: int
     delivery_id: str
     token: int
     until: Instant
     attempts: int
-    body: bytes
+    event: OutboundEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,11 +231,11 @@ class WebhookDeliveries:
                 return []
             lease = {"claim_token": claim_token, "due_at": until}
             await tx.execute(update(webhook_deliveries).where(d.id.in_(keys)).values(**lease))
-            rows = await tx.execute(_payload_query(d.id.in_(keys)).order_by(d.id))
+            rows = await tx.execute(_event_query(d.id.in_(keys), endpoint.shape).order_by(d.id))
             contacts_by_key = await _find_contacts(tx, rows)
         return [
             ClaimedDelivery(
-                row.id, row.delivery_id, claim_token, until, row.attempts, _body(row, endpoint, contacts_by_key)
+                row.id, row.delivery_id, claim_token, until, row.attempts, _event(row, endpoint, contacts_by_key)
             )
             for row in rows
         ]
@@ -367,19 +370,31 @@ def _append_log(text: str, outcome: DeliveryOutcome, attempt: int, now: Instant)
     return orjson.dumps([*orjson.loads(text), entry][-MAX_LOGGED_ATTEMPTS:]).decode()
 
 
-def _payload_query(condition: ColumnElement[bool]) -> Select[Any]:
+def _event_query(condition: ColumnElement[bool], shape: WebhookFormat) -> Select[Any]:
     """Select deliveries with the current event and message, so that data of erased contacts is not included."""
     d, e, m = webhook_deliveries.c, events.c, messages.c
     joined = webhook_deliveries.outerjoin(messages, m.id == d.message_key).outerjoin(
         events, and_(e.id == d.event_key, e.created_at == d.event_at)
     )
+    given = {} if shape.is_own else _GIVEN_FIELDS
     return (
         select(d.id, d.delivery_id, d.attempts, d.type, d.event_at, d.message_key)
         .add_columns(func.coalesce(d.metadata, e.metadata).label("metadata"))
         .add_columns(m.outbox_id, m.to_email, m.recipient_id, m.external_id, m.request_id, m.source, m.list_key)
+        .add_columns(m.subject, *(json_value(m.payload, field).label(name) for name, field in given.items()))
         .select_from(joined)
         .where(condition)
     )
+
+
+# The fields of a payload that the application gave, by their names in an `OutboundMessage`.
+_GIVEN_FIELDS: Final = {
+    "sender": "from",
+    "tags": "tags",
+    "custom": "metadata",
+    "own_message_id": OWN_MESSAGE_ID,
+    "own_email_id": EMAIL_ID,
+}
 
 
 async def _find_contacts(tx: Transaction, deliveries: Sequence[Any]) -> dict[int, dict[str, Any]]:
@@ -393,30 +408,34 @@ async def _find_contacts(tx: Transaction, deliveries: Sequence[Any]) -> dict[int
     return {row.id: {"contactId": row.contact_id, "email": row.email} for row in rows}
 
 
-def _body(row: Any, endpoint: WebhookEndpoint, contacts_by_key: Mapping[int, dict[str, Any]]) -> bytes:
-    message, metadata = None, orjson.loads(row.metadata or "{}")
+def _event(row: Any, endpoint: WebhookEndpoint, contacts_by_key: Mapping[int, dict[str, Any]]) -> OutboundEvent:
+    metadata = orjson.loads(row.metadata or "{}")
     contact_key, campaign = metadata.pop(CONTACT_KEY, None), metadata.pop(CAMPAIGN, None)
-    if row.outbox_id is not None:
-        message = {
-            "outboxId": row.outbox_id,
-            "to": row.to_email,
-            "recipientId": row.recipient_id,
-            "externalId": row.external_id,
-            "requestId": row.request_id,
-            "source": row.source,
-            "listKey": row.list_key,
-        }
-    return orjson.dumps(
-        {
-            "id": row.delivery_id,
-            "webhookId": endpoint.webhook_id,
-            "type": row.type,
-            "createdAt": isoformat(row.event_at),
-            "message": message,
-            "contact": contacts_by_key.get(contact_key),
-            "campaign": campaign,
-            "metadata": metadata,
-        }
+    event = OutboundEvent(
+        row.delivery_id,
+        endpoint.webhook_id,
+        row.type,
+        row.event_at,
+        None if row.outbox_id is None else _message(row),
+        contacts_by_key.get(contact_key),
+        campaign,
+        metadata,
+    )
+    return event.as_sample() if row.type == TEST and not endpoint.shape.is_own else event
+
+
+def _message(row: Any) -> OutboundMessage:
+    given = {name: orjson.loads(value) for name in _GIVEN_FIELDS if (value := getattr(row, name, None)) is not None}
+    return OutboundMessage(
+        row.outbox_id,
+        row.to_email,
+        row.recipient_id,
+        row.external_id,
+        row.request_id,
+        row.source,
+        row.list_key,
+        row.subject,
+        **{**given, "tags": tuple(given.get("tags") or ())},
     )
 
 

@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from mailwright.domain.clock import SECOND, Clock
-from mailwright.events.outbound import signature
+from mailwright.domain.clock import Clock
 from mailwright.events.outbound.deliveries import (
     BATCH_SIZE,
     ClaimedDelivery,
@@ -17,6 +16,7 @@ from mailwright.events.outbound.deliveries import (
 )
 from mailwright.events.outbound.derive import derive_deliveries
 from mailwright.events.outbound.endpoints import WebhookEndpoint, url_without_query
+from mailwright.events.outbound.formats.webhook_format import Signing
 from mailwright.ops.logs import logger
 from mailwright.providers.http import Disconnect, HttpClient
 from mailwright.storage.database import Database
@@ -96,8 +96,10 @@ class WebhookDispatcher:
         """Send claimed deliveries and settle them. Return the number of successes."""
         if not claimed:
             return 0
-        keys = [self._database.secret_box.decrypt(key) for key in endpoint.keys(self._clock.now())]
-        outcomes = await asyncio.gather(*(self._post(endpoint, keys, delivery) for delivery in claimed))
+        secrets = [self._database.secret_box.decrypt(key) for key in endpoint.keys(self._clock.now())]
+        requests = [claimed] if endpoint.shape.is_batch else [[each] for each in claimed]
+        results = await asyncio.gather(*(self._post(endpoint, secrets, each) for each in requests))
+        outcomes = [result for each, result in zip(requests, results, strict=True) for _ in each]
         await self._deliveries.settle(endpoint, list(zip(claimed, outcomes, strict=True)))
         delivered = sum(isinstance(outcome, ReceiverResponse) and outcome.is_success for outcome in outcomes)
         if delivered < len(claimed):
@@ -109,24 +111,24 @@ class WebhookDispatcher:
             )
         return delivered
 
-    async def _post(self, endpoint: WebhookEndpoint, keys: Sequence[str], claimed: ClaimedDelivery) -> DeliveryOutcome:
-        began = self._clock.now()
+    async def _post(
+        self, endpoint: WebhookEndpoint, secrets: Sequence[str], claimed: Sequence[ClaimedDelivery]
+    ) -> DeliveryOutcome:
+        """Send one request, which has several deliveries if the format has batches."""
+        began, until = self._clock.now(), min(each.until for each in claimed)
         is_expired = False
 
         def may_begin() -> bool:
             nonlocal is_expired
-            is_expired = self._clock.now() >= claimed.until
+            is_expired = self._clock.now() >= until
             return not is_expired
 
+        content = endpoint.shape.request([each.event for each in claimed], Signing(secrets, began))
         reply = await self._http.request(
             "POST",
             endpoint.url,
-            headers={
-                "Content-Type": "application/json",
-                signature.ID_HEADER: claimed.delivery_id,
-                signature.SIGNATURE_HEADER: signature.signature_header(keys, began // SECOND, claimed.body),
-            },
-            body=claimed.body,
+            headers={"Content-Type": "application/json", **content.headers},
+            body=content.body,
             timeout_seconds=self._timeout_seconds,
             max_response_bytes=MAX_RESPONSE_BYTES,
             may_begin=may_begin,

@@ -12,48 +12,14 @@ from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.domain.ids import is_uuid, uuid7
 from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.network import is_private_host
-from mailwright.domain.states import EventType
 from mailwright.domain.translation import lazy_gettext
-from mailwright.events.outbound.signature import make_secret
+from mailwright.events.outbound.formats import FORMATS
+from mailwright.events.outbound.formats.mailwright import MailwrightFormat
+from mailwright.events.outbound.formats.webhook_format import WebhookFormat
 from mailwright.outbox import audit_log
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import events, webhook_deliveries, webhook_endpoints
 
-# Event types that webhooks can receive: final results of messages, reports, subscriptions, and progress of campaigns.
-# Internal steps are not included.
-WEBHOOK_EVENT_TYPES: Final = (
-    EventType.SENT,
-    EventType.FAILED,
-    EventType.IN_DOUBT,
-    EventType.CLOSED_UNKNOWN,
-    EventType.CANCELLED,
-    EventType.ACCEPTED,
-    EventType.DELIVERED,
-    EventType.OPENED,
-    EventType.CLICKED,
-    EventType.CORRECTED,
-    EventType.BOUNCED,
-    EventType.COMPLAINED,
-    EventType.NOT_SPAM,
-    EventType.UNSUBSCRIBED,
-    EventType.DEFERRED,
-    EventType.REPLIED,
-    EventType.JOINED,
-    EventType.LEFT,
-    EventType.CONTACT_ERASING,
-    EventType.CONTACT_ERASED,
-    EventType.CAMPAIGN_STARTED,
-    EventType.CAMPAIGN_HELD,
-    EventType.CAMPAIGN_WARNED,
-    EventType.CAMPAIGN_RESUMED,
-    EventType.CAMPAIGN_FINISHED,
-    EventType.CAMPAIGN_CANCELLED,
-    EventType.SEQUENCE_ENTERED,
-    EventType.SEQUENCE_STEP,
-    EventType.SEQUENCE_FAILED,
-    EventType.SEQUENCE_ENDED,
-    EventType.SEQUENCE_WEBHOOK,
-)
 MAX_ENDPOINTS: Final = 20
 MAX_URL_LENGTH: Final = 2_000
 # How long requests are also signed with a replaced secret.
@@ -83,6 +49,7 @@ class WebhookEndpoint:
     url: str
     description: str
     types: tuple[str, ...]
+    format: str
     secrets: tuple[SigningSecret, ...]
     is_active: bool
     paused_at: Instant | None
@@ -92,6 +59,11 @@ class WebhookEndpoint:
     deferred_until: Instant
     created_at: Instant
     updated_at: Instant
+
+    @property
+    def shape(self) -> WebhookFormat:
+        """The format of its requests."""
+        return FORMATS[self.format]
 
     @property
     def state(self) -> str:
@@ -115,6 +87,7 @@ class WebhookEndpointInput:
     types: tuple[str, ...] = ()  # empty means all
     description: str = ""
     is_active: bool = True
+    format: str = MailwrightFormat.name  # never changes, because each format has its own kind of secret
 
 
 class WebhookEndpoints:
@@ -126,18 +99,20 @@ class WebhookEndpoints:
 
     async def create(self, tenant_id: int, values: WebhookEndpointInput, *, actor: str) -> tuple[WebhookEndpoint, str]:
         """Create an endpoint for events from now on. Return it with its secret, which is not shown again."""
-        self._check(values)
-        now, secret = self._clock.now(), make_secret()
+        self._check_url(values)
+        columns = _columns(values, values.format)
+        now, secret = self._clock.now(), FORMATS[values.format].make_secret()
         async with self._database.write() as tx:
             mine = webhook_endpoints.c.tenant_id == tenant_id
             count = (await tx.execute(select(func.count()).select_from(webhook_endpoints).where(mine)))[0][0]
             if count >= MAX_ENDPOINTS:
                 raise TooManyWebhooks
-            encrypted = await self._database.secret_box.encrypt(tx, secret)
+            encrypted = await self._database.secret_box.encrypt(tx, secret.stored)
             rows = await tx.execute(
                 insert(webhook_endpoints)
                 .values(
-                    **_columns(values),
+                    **columns,
+                    format=values.format,
                     webhook_id=uuid7(now),
                     tenant_id=tenant_id,
                     secrets=_secrets_json([SigningSecret(encrypted)]),
@@ -151,7 +126,7 @@ class WebhookEndpoints:
             )
             endpoint = endpoint_from_row(rows[0])
             await self._audit(tx, actor, "create", endpoint)
-        return endpoint, secret
+        return endpoint, secret.shown
 
     async def list_all(self, tenant_id: int) -> list[WebhookEndpoint]:
         """Return the endpoints of a tenant, oldest first."""
@@ -169,10 +144,10 @@ class WebhookEndpoints:
         self, webhook_id: str, values: WebhookEndpointInput, *, tenant_id: int | None, actor: str
     ) -> WebhookEndpoint:
         """Replace the editable fields. If the endpoint is paused, resume it and send its pending deliveries first."""
-        self._check(values)
+        self._check_url(values)
         async with self._database.write() as tx:
             before = await _find(tx, webhook_id, tenant_id, for_update=True)
-            changes: dict[str, Any] = {**_columns(values), "paused_at": None, "pause_reason": None}
+            changes: dict[str, Any] = {**_columns(values, before.format), "paused_at": None, "pause_reason": None}
             changes |= {"failing_since": None, "failures": 0, "deferred_until": 0, "updated_at": self._clock.now()}
             if before.state in ("off", "paused") and values.is_active:
                 changes["after_event"] = await _newest_event(tx)
@@ -182,22 +157,26 @@ class WebhookEndpoints:
         return after
 
     async def rotate(self, webhook_id: str, *, tenant_id: int | None, actor: str) -> tuple[WebhookEndpoint, str]:
-        """Create a new secret. For a day, requests are also signed with the old one, so that receivers can switch."""
-        now, secret = self._clock.now(), make_secret()
+        """Create a new secret.
+
+        If the format allows it, requests are also signed with the old one for a day, so that receivers can switch.
+        """
+        now = self._clock.now()
         async with self._database.write() as tx:
             before = await _find(tx, webhook_id, tenant_id, for_update=True)
+            secret = before.shape.make_secret()
             previous = [
                 SigningSecret(old.secret, old.until or now + SECRET_OVERLAP)
                 for old in before.secrets
-                if old.is_valid(now)
+                if old.is_valid(now) and before.shape.signs_with_all
             ]
-            encrypted = await self._database.secret_box.encrypt(tx, secret)
+            encrypted = await self._database.secret_box.encrypt(tx, secret.stored)
             # Limit the number of signatures of a request if the secret is rotated often.
             changes = {"secrets": _secrets_json([SigningSecret(encrypted), *previous[:2]]), "updated_at": now}
             await tx.execute(update(webhook_endpoints).where(webhook_endpoints.c.id == before.key).values(**changes))
             after = await _find(tx, webhook_id, tenant_id)
             await self._audit(tx, actor, "rotate", after)
-        return after, secret
+        return after, secret.shown
 
     async def remove(self, webhook_id: str, *, tenant_id: int | None, actor: str) -> None:
         """Delete an endpoint and all its deliveries."""
@@ -207,17 +186,9 @@ class WebhookEndpoints:
             await tx.execute(delete(webhook_endpoints).where(webhook_endpoints.c.id == endpoint.key))
             await self._audit(tx, actor, "remove", endpoint)
 
-    def _check(self, values: WebhookEndpointInput) -> None:
+    def _check_url(self, values: WebhookEndpointInput) -> None:
         if error := _url_error(values.url, allows_private=self._allows_private):
             raise InvalidInput(error, field="url")
-        if unknown := sorted(set(values.types) - set(WEBHOOK_EVENT_TYPES)):
-            choices = ", ".join(WEBHOOK_EVENT_TYPES)
-            raise InvalidInput(
-                "{unknown} is not a webhook event type; choose from {choices}",
-                field="types",
-                unknown=repr(unknown[0][:40]),
-                choices=choices,
-            )
 
     async def _audit(self, tx: Transaction, actor: str, action: str, endpoint: WebhookEndpoint) -> None:
         await audit_log.record(
@@ -294,16 +265,34 @@ async def _newest_event(tx: Transaction) -> int:
     return int((await tx.execute(select(func.coalesce(func.max(events.c.id), 0))))[0][0])
 
 
-def _columns(values: WebhookEndpointInput) -> dict[str, Any]:
-    types = [event_type for event_type in WEBHOOK_EVENT_TYPES if event_type in values.types] or list(
-        WEBHOOK_EVENT_TYPES
-    )
+def _columns(values: WebhookEndpointInput, format_name: str) -> dict[str, Any]:
     return {
         "url": values.url,
         "description": values.description,
-        "types": orjson.dumps(types).decode(),
+        "types": orjson.dumps(_checked_types(values.types, format_name)).decode(),
         "is_active": values.is_active,
     }
+
+
+def _checked_types(wanted: Sequence[str], format_name: str) -> Sequence[str]:
+    """Return the wanted event types in their order; all that the format can express if none is named."""
+    if format_name not in FORMATS:
+        raise InvalidInput(
+            "{unknown} is not a webhook format; choose from {choices}",
+            field="format",
+            unknown=repr(format_name[:40]),
+            choices=", ".join(FORMATS),
+        )
+    known = FORMATS[format_name].types
+    if unknown := sorted(set(wanted) - set(known)):
+        raise InvalidInput(
+            "{unknown} is not an event type of webhooks in the format {format}; choose from {choices}",
+            field="types",
+            unknown=repr(unknown[0][:40]),
+            format=format_name,
+            choices=", ".join(known),
+        )
+    return [each for each in known if each in wanted] or known
 
 
 def _secrets_json(secrets: Sequence[SigningSecret]) -> str:

@@ -20,6 +20,7 @@ from mailwright.domain.ids import uuid7s
 from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import (
     ALTERNATIVES,
+    EMAIL_ID,
     ENVELOPE_FROM,
     OTHER_SENDERS,
     OWN_MESSAGE_ID,
@@ -167,8 +168,13 @@ class ApiEmails:
         self._find_warnings = find_warnings
         self._find_refusal = find_refusal
 
-    async def send(self, context: RequestContext, emails: Iterable[AddressedEmail]) -> list[AcceptedEmail]:
-        """Accept all emails in one commit, or raise and store nothing."""
+    async def send(
+        self, context: RequestContext, emails: Iterable[AddressedEmail], *, share_id: bool = False
+    ) -> list[AcceptedEmail]:
+        """Accept all emails in one commit, or raise and store nothing.
+
+        With `share_id`, the application gets the ID of the first email for all of them.
+        """
         wanted = _bounded(emails)
         digest = digest_json([each.digest() for each in wanted])
         try:
@@ -178,7 +184,8 @@ class ApiEmails:
             if earlier is None:
                 raise
             return earlier
-        messages = list(_keyed(context, prepared, digest, prepared[0].messages[0].outbox_id))
+        first_id = prepared[0].messages[0].outbox_id
+        messages = list(_keyed(context, prepared, digest, first_id, first_id if share_id else None))
         if (refusal := await self._find_refusal(context, messages)) is not None:
             raise refusal
         accepted = await self._accept(prepared, messages)
@@ -298,8 +305,11 @@ def _keyed(
     items: Sequence[_Prepared | RejectedItem],
     digest: str | None = None,
     submission_id: str | None = None,
+    email_id: str | None = None,
 ) -> Iterable[NewMessage]:
-    """Return all messages with their deduplication keys. Without a `submission_id`, each email is a submission.
+    """Return all messages with their deduplication keys and the ID that the application gets for their email.
+
+    Without a `submission_id`, each email is a submission; without an `email_id`, each one has its own ID.
 
     A key contains the email's position in the request, so it does not change when another email of the request becomes
     valid.
@@ -309,13 +319,20 @@ def _keyed(
         if isinstance(each, RejectedItem):
             continue
         body_digest = (digest or each.email.digest()) if key else None
+        known_id = email_id or each.messages[0].outbox_id
         for place, message in enumerate(each.messages):
             yield replace(
                 message,
+                payload=with_email_id(message.payload, message.outbox_id, known_id),
                 dedupe_key=_dedupe_key(key, index, place) if key else None,
                 body_digest=body_digest,
                 submission_id=submission_id or each.messages[0].outbox_id,
             )
+
+
+def with_email_id(payload: Mapping[str, Any], outbox_id: str, email_id: str) -> Mapping[str, Any]:
+    """Add the ID that the application gets for the email, unless it is the ID of the message itself."""
+    return payload if outbox_id == email_id else {**payload, EMAIL_ID: email_id}
 
 
 def _hashed(idempotency_key: str | None) -> str | None:

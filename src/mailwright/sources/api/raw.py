@@ -41,6 +41,7 @@ from mailwright.outbox import tenants
 from mailwright.outbox.accept import Acceptor
 from mailwright.outbox.pending_erasures import ErasurePending
 from mailwright.outbox.sender_domains import SenderDirectory
+from mailwright.sources.api.emails import with_email_id
 from mailwright.sources.api.fields import Identifier, ListKey, RequestModel, RequestTime, Tag
 from mailwright.sources.api.messages import FindRefusal, RequestContext, check_schedule, never_refused
 from mailwright.sources.api.named_lists import find_named_lists
@@ -321,7 +322,7 @@ def _messages(context: RequestContext, submission: _Submission, now: Instant) ->
             request_id=context.request_id,
             to_email=(to_email := address.normal(recipient)),
             subject=subject,
-            payload={"to": recipient, **payload},
+            payload=with_email_id({"to": recipient, **payload}, outbox_id, outbox_ids[0]),
             dedupe_key=raw_dedupe_key(key, to_email) if key else None,
             body_digest=body_digest,
             on_doubt=OnDoubt.HOLD if is_bulk else OnDoubt.RESEND,

@@ -9,6 +9,7 @@ from mailwright.audience import lists
 from mailwright.audience.filter_references import find_missing
 from mailwright.audience.segments import load_filters
 from mailwright.domain.translation import lazy_gettext
+from mailwright.outbox.webhook_requests import FORMATS_OF_STEPS
 from mailwright.sources.api.validation import FieldError
 from mailwright.sources.sequences.definition import Definition, InvalidSequence, StepKind, Trigger, TriggerKind
 from mailwright.storage.database import Transaction
@@ -104,13 +105,17 @@ def named_segment(trigger: Trigger) -> str | None:
 async def _webhooks(tx: Transaction, tenant_id: int, definition: Definition) -> list[FieldError]:
     wanted = {step.where: step.body.to for step in definition.walk() if step.kind is StepKind.WEBHOOK}
     w = webhook_endpoints.c
-    known = (w.tenant_id == tenant_id, w.webhook_id.in_(sorted(wanted.values())))
+    known = (w.tenant_id == tenant_id, w.webhook_id.in_(sorted(wanted.values())), w.format.in_(FORMATS_OF_STEPS))
     found = {row.webhook_id for row in await tx.execute(select(w.webhook_id).where(*known))} if wanted else set()
     return [
         FieldError(
             f"{where}.webhook.to",
             "UNKNOWN_WEBHOOK",
-            lazy_gettext("there is no webhook {webhook_id}", webhook_id=webhook_id),
+            lazy_gettext(
+                "there is no webhook {webhook_id} in a format of Mailwright ({formats})",
+                webhook_id=webhook_id,
+                formats=", ".join(FORMATS_OF_STEPS),
+            ),
         )
         for where, webhook_id in wanted.items()
         if webhook_id not in found

@@ -10,12 +10,13 @@ from starlette.responses import Response
 
 from mailwright.access.roles import Role
 from mailwright.actions import webhooks as actions
-from mailwright.actions.webhooks import WebhookRequest
+from mailwright.actions.webhooks import NewWebhookRequest, WebhookRequest
 from mailwright.app.wiring import Engine
 from mailwright.domain.states import EventType
 from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.events.outbound.deliveries import NEWEST, WebhookDeliveries
-from mailwright.events.outbound.endpoints import WEBHOOK_EVENT_TYPES, WebhookEndpoint
+from mailwright.events.outbound.endpoints import WebhookEndpoint
+from mailwright.events.outbound.formats import FORMATS
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.web.context import visitor_context
 from mailwright.web.dashboard.input_forms import InputForm, stored_values
@@ -107,13 +108,13 @@ Which = Annotated[Literal["PENDING", "DELIVERED", "FAILED", ""], Query()]
 
 @router.get("")
 async def show_all(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
-    return await _list_page(request, engine, visitor, InputForm(WebhookRequest, types=_USUAL_TYPES))
+    return await _list_page(request, engine, visitor, InputForm(NewWebhookRequest, types=_USUAL_TYPES))
 
 
 @router.post("")
 async def create(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
     """Create a webhook and show its secret once, in the response itself."""
-    form = await InputForm(WebhookRequest).read(request)
+    form = await InputForm(NewWebhookRequest).read(request)
     made = await form.submit(partial(actions.create, visitor_context(request, visitor)))
     if made is None:
         return await _list_page(request, engine, visitor, form)
@@ -197,7 +198,9 @@ async def redeliver(request: Request, engine: EngineDep, visitor: AdminDep, deli
     return redirect(request, f"{HOME}/{again.webhook_id}", gettext("Redelivery started under the same id."))
 
 
-async def _list_page(request: Request, engine: Engine, visitor: Visitor, form: InputForm[WebhookRequest]) -> Response:
+async def _list_page(
+    request: Request, engine: Engine, visitor: Visitor, form: InputForm[NewWebhookRequest]
+) -> Response:
     found = await engine.webhook_endpoints.list_all(visitor.tenant_id)
     return await _page(request, visitor, "list", form.status, webhooks=found, form=form, errors=form.errors)
 
@@ -241,7 +244,11 @@ async def _delivery_values(
 async def _page(
     request: Request, visitor: Visitor, name: str, status: HTTPStatus = HTTPStatus.OK, **values: Any
 ) -> Response:
-    shared: dict[str, Any] = {"tabs": TABS, "groups": GROUPS, "all_types": len(WEBHOOK_EVENT_TYPES)}
+    shared: dict[str, Any] = {
+        "tabs": TABS,
+        "groups": GROUPS,
+        "formats": [(each.name, each.label) for each in FORMATS.values()],
+    }
     return await page(request, visitor, f"webhooks/{name}.html", status=status, **shared, **values)
 
 

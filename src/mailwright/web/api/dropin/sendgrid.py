@@ -223,7 +223,7 @@ async def send(request: Request) -> Response:
     if wanted.is_sandboxed:
         await service.check(context, emails)
         return Response(status_code=HTTPStatus.OK)
-    accepted = await service.send(context, emails)
+    accepted = await service.send(context, emails, share_id=True)
     return Response(status_code=HTTPStatus.ACCEPTED, headers={"X-Message-Id": accepted[0].outbox_id})
 
 

@@ -1,0 +1,13 @@
+"""The formats of outgoing webhooks, by the name that an endpoint has."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from mailwright.events.outbound.formats.mailwright import MailwrightFormat
+from mailwright.events.outbound.formats.sendgrid import SendGridFormat
+from mailwright.events.outbound.formats.standard import StandardFormat
+from mailwright.events.outbound.formats.webhook_format import WebhookFormat
+
+FORMATS: Final[Mapping[str, WebhookFormat]] = {
+    each.name: each for each in (MailwrightFormat(), StandardFormat(), SendGridFormat())
+}
