@@ -454,3 +454,26 @@ async def test_remote_tenant_sends_again_after_its_last_domain(far: Commands, ap
     assert (refused.code, "mailwright key create --platform" in refused.err) == (1, True)
     await far.ok("domain", "unrestrict", **ops)
     assert (await far.run("domain", "unrestrict", **ops)).code == 1
+
+
+async def test_remote_campaign_goes_from_draft_to_start(far: Commands, api: Api) -> None:
+    await far.ok("list", "create", "news")
+    await far.ok("list", "subscribe", "news", "ada@example.com", "--confirmed")
+    (far.folder / "news.html").write_text("<p>Hello {{ unsubscribe_url }}</p>")
+    (far.folder / "a.txt").write_text("A file")
+    draft = ("campaign", "create", "--name", "News", "--subject", "News", "--list", "news", "--html", "news.html")
+    campaign_id = (await far.ok(*draft, "--attach", "a.txt", "--daily-limit", "500")).out.strip()
+    assert "500 per day" in (await far.ok("campaign", "limits", campaign_id)).out
+    limited = await far.ok("campaign", "limits", campaign_id, "--daily-limit", "none", "--rate-per-hour", "9", "--json")
+    assert (limited.json["dailyLimit"], limited.json["ratePerHour"]) == (None, 9)
+    assert "Updated News." in (await far.ok("campaign", "edit", campaign_id, "--var", "n=1", "--detach", "a.txt")).out
+    shown = (await far.ok("campaign", "show", campaign_id, "--json")).json
+    assert (shown["attachments"], shown["definition"]["variables"]) == ([], {"n": 1})
+    assert len((await far.ok("campaign", "test", campaign_id, "ada@example.com")).out.split()) == 1
+    assert "News" in (await far.ok("campaign", "list", COLUMNS="200")).out
+    assert "Ready to start (1 recipient)." in (await far.ok("campaign", "check", campaign_id)).out
+    assert "News is now" in (await far.ok("campaign", "start", campaign_id)).out
+    assert "Audience: 1." in (await far.ok("campaign", "show", campaign_id)).out
+    (far.folder / "large.bin").write_bytes(b"0" * 30_000_000)
+    refused = await far.run(*draft, "--attach", "large.bin")
+    assert (refused.code > 0, len((await far.ok("campaign", "list", "--json")).json)) == (True, 1)

@@ -16,12 +16,14 @@ from mailwright.actions.declaration import (
     Aside,
     Badge,
     CsvFile,
+    Details,
     Line,
     Moment,
     Noun,
     Option,
     Table,
     Tone,
+    TwoLines,
     time_of,
 )
 from mailwright.actions.exclusions import (
@@ -797,6 +799,43 @@ def shown_status(found: Any, _given: Mapping[str, Any]) -> Iterator[Line]:
     yield (f"{found.name} is now ", status_badge(found.status))
 
 
+_PROGRESS: Final = Details(
+    {
+        "campaign": "campaign_id",
+        "name": "name",
+        "status": lambda found: status_badge(found.status),
+        "subject": lambda found: found.definition["content"].get("subject"),
+        "template": lambda found: found.definition["content"].get("templateId"),
+        "scheduled": lambda found: found.scheduled_at and Moment(found.scheduled_at, names_zone=True),
+        "deferred": "defer_reason",
+        "delivery": lambda found: found.delivery.sentence,
+        "started": lambda found: found.started_at and Moment(found.started_at, names_zone=True),
+        "finished": lambda found: found.finished_at and Moment(found.finished_at, names_zone=True),
+    }
+)
+
+
+def _progress(found: CampaignShowResponse, _given: Mapping[str, Any]) -> Iterator[Line]:
+    yield _PROGRESS
+    if (counts := found.counts) is not None:
+        parts = ((name.replace("_", " "), count) for name, count in counts if name not in ("audience", "planned"))
+        yield f"Audience: {counts.audience}. " + ", ".join(f"{name}: {count}" for name, count in parts if count)
+
+
+def _checked(found: CampaignCheckResponse, _given: Mapping[str, Any]) -> Iterator[Line]:
+    yield from (Aside(f"✗ {each.field}: {each.message} [{each.code}]", "bad") for each in found.problems)
+    yield from (Aside(f"! {each.where}: {each.sentence} [{each.code}]") for each in found.warnings)
+    verdict = "Ready to start" if found.may_start else f"Cannot start, errors: {len(found.problems)}"
+    yield f"{verdict} ({found.planned:,} recipient{'' if found.planned == 1 else 's'})."
+    yield found.delivery.sentence
+
+
+def _started(found: CampaignStartResponse, given: Mapping[str, Any]) -> Iterator[Line]:
+    yield from (Aside(f"! {each.where}: {each.sentence} [{each.code}]") for each in found.warnings)
+    yield from shown_status(found, given)
+    yield found.delivery.sentence
+
+
 def _shown_schedule(found: CampaignResponse, _given: Mapping[str, Any]) -> Iterator[Line]:
     if found.scheduled_at is not None:
         yield (f"{found.name}: scheduled for ", Moment(found.scheduled_at, names_zone=True), ".")
@@ -817,7 +856,19 @@ def _shown_resolution(found: CampaignResolveResponse, given: Mapping[str, Any]) 
 # Actions.
 
 
-@noun.get(agent=AgentTool("list_campaigns", "List the campaigns, latest first."))
+@noun.get(
+    shown=Table(
+        "campaigns",
+        {
+            "Campaign and time ({zone})!": lambda each: TwoLines(each.campaign_id, Moment(each.created_at)),
+            "Status and reason": lambda each: TwoLines(
+                (status_badge(each.status), f"  {each.name}"), each.defer_reason or ""
+            ),
+        },
+        nothing="The tenant {tenant} has no campaigns. Create one with `mailwright campaign create`.",
+    ),
+    agent=AgentTool("list_campaigns", "List the campaigns, latest first."),
+)
 async def list_campaigns(at: Context, page: CampaignListQuery) -> CampaignListResponse:
     """List the campaigns, latest first."""
     found = await campaigns(at).list_page(
@@ -848,7 +899,7 @@ async def create(at: Context, wanted: CampaignRequest) -> CampaignResponse:
     return await answer(at, await campaigns(at).create(actor(at), at.tenant_id, wanted))
 
 
-@noun.get("/{campaignId}", agent=AgentTool("show_campaign", "Show a campaign with its progress."))
+@noun.get("/{campaignId}", shown=_progress, agent=AgentTool("show_campaign", "Show a campaign with its progress."))
 async def show(at: Context, campaign_id: str) -> CampaignShowResponse:
     """Show a campaign: definition, progress, why it is deferred, and whether its email leaves this machine."""
     return await full_answer(at, await campaigns(at).find(campaign_id, tenant_id=at.tenant_id))
@@ -876,6 +927,8 @@ async def edit(at: Context, campaign_id: str, wanted: CampaignRequest) -> Campai
     "/{campaignId}/preflight",
     scope=Scope.PROPOSE,
     audit=None,
+    shown=_checked,
+    is_negative=lambda found: not found.may_start,
     agent=AgentTool(
         "check_campaign",
         "Run the pre-send check of a draft: audience, excluded contacts, and problems with their fixes.",
@@ -893,6 +946,7 @@ async def preflight(at: Context, campaign_id: str) -> CampaignCheckResponse:
     "/{campaignId}/start",
     scope=MANAGE,
     audit="campaign.start",
+    shown=_started,
     agent=AgentTool("start_campaign", "Start a campaign: it is sent to its whole audience. This cannot be undone."),
 )
 async def start(at: Context, campaign_id: str, query: CampaignStartQuery) -> CampaignStartResponse:

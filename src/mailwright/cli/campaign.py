@@ -2,11 +2,12 @@
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import typer
 from rich.text import Text
@@ -14,10 +15,8 @@ from rich.text import Text
 from mailwright.actions import approvals, campaign_reports, campaigns, load_noun
 from mailwright.actions.approvals import CampaignApprovalResponse
 from mailwright.actions.campaigns import (
-    CampaignExtensionResponse,
-    CampaignRequest,
+    CampaignResponse,
     campaign_check_response,
-    campaign_definition,
     campaign_response,
     campaign_show_response,
     campaign_summary_response,
@@ -27,7 +26,7 @@ from mailwright.actions.exclusions import exclusion_sentence
 from mailwright.app.destinations import find_sent_to
 from mailwright.app.sending_readiness import load_readiness
 from mailwright.app.templates import make_templates
-from mailwright.cli import campaign_input
+from mailwright.cli import campaign_input, remote
 from mailwright.cli.campaign_options import (
     Alone,
     Attach,
@@ -84,11 +83,12 @@ from mailwright.cli.exit_codes import NEGATIVE
 from mailwright.cli.json_input import json_object
 from mailwright.cli.opening import Installation, find_tenant, run, show_zone_of, warn_if_held
 from mailwright.cli.options import BlocksFile, HtmlFile, Json, Limit, MarkdownFile, MjmlFile, State, Tenant
-from mailwright.cli.output import aside, clock_time, display, out, print_json, print_rows, two_lines
+from mailwright.cli.output import aside, clock_time, out, print_json, print_rows, two_lines
 from mailwright.content.presend_checks import PresendContext, PresendIssue, links_of
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.campaign import NO_WORKER
-from mailwright.domain.errors import NotFound
+from mailwright.domain.clock import to_instant
+from mailwright.domain.errors import MailwrightError, NotFound
 from mailwright.domain.guard_rails import GuardRails as InstallationRails
 from mailwright.domain.message import Source
 from mailwright.domain.permits import MIN_DEFERRAL, BulkLimit
@@ -98,7 +98,6 @@ from mailwright.domain.sending_readiness import SendingReadiness
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE, describe_actor
 from mailwright.outbox.limits import DefaultLimits
-from mailwright.sources.api.validation import parse_strict
 from mailwright.sources.campaigns import progress
 from mailwright.sources.campaigns.bulk_limits import load_bulk_limits
 from mailwright.sources.campaigns.campaigns import Campaigns, with_send_time
@@ -106,11 +105,9 @@ from mailwright.sources.campaigns.checks import (
     PAST_SEND_TIME_WARNING,
     CampaignCheck,
     check_campaign,
-    require_existing,
 )
 from mailwright.sources.campaigns.definition import CampaignLimits
 from mailwright.sources.campaigns.enqueue import enqueue_batch
-from mailwright.sources.campaigns.extension import preview_extension
 from mailwright.sources.campaigns.numbers import load_numbers
 from mailwright.sources.campaigns.queue_recorder import refresh_queue
 from mailwright.sources.campaigns.records import Actor, Campaign
@@ -185,16 +182,20 @@ def create(
     """Create a draft campaign and print only its id on stdout."""
     given = campaign_input.definition(locals())
     files = campaign_input.attachments(attach)
-
-    async def work(at: Installation) -> Campaign:
-        owner = await find_tenant(at, tenant)
-        definition = parse_strict(CampaignRequest, given, display.zone)
-        await require_existing(at.database, owner.id, definition)
-        return await _campaigns(at).create(ACTOR, owner.id, definition, attachments=files)
-
-    made = run(work, creates=True)
+    made = perform(noun.find(campaigns.create), given, path={}, tenant=tenant)
+    path = {"campaign_id": made.campaign_id}
+    try:
+        _attach(path, files)
+    except MailwrightError:
+        perform(noun.find(campaigns.delete), {}, path=path)
+        raise
     _warn_of_past_send_time(made)
     typer.echo(made.campaign_id)
+
+
+def _attach(path: Mapping[str, str], files: Sequence[dict[str, Any]]) -> None:
+    for file in files:
+        perform(noun.find(campaigns.attach), file, path=path)
 
 
 @app.command("list")
@@ -210,6 +211,11 @@ def list_command(
     """List a tenant's campaigns and why they wait."""
     if approval is not None:
         _list_approvals(approval, tenant, limit, as_json=as_json)
+        return
+    if remote.server() is not None:
+        action = noun.find(campaigns.list_campaigns)
+        found = perform(action, {"state": state.value, "limit": limit}, path={}, tenant=tenant)
+        print_result(action, found, {"tenant": tenant}, as_json=as_json)
         return
 
     async def work(at: Installation) -> list[View]:
@@ -256,6 +262,12 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Run the pre-send checks without starting. Exit code 1 if the campaign cannot start."""
+    if remote.server() is not None:
+        if check_links:
+            remote.require_local("--check-links")
+        action, path = noun.find(campaigns.preflight), {"campaign_id": campaign_id}
+        print_result(action, perform(action, {}, path=path), path, as_json=as_json)
+        return
 
     async def work(at: Installation) -> tuple[Campaign, CampaignCheck, list[PresendIssue], str, SendingReadiness]:
         campaign = await _found(at, campaign_id)
@@ -309,6 +321,12 @@ def start(
 
     Ctrl-C stops only the progress display; workers continue to enqueue the audience.
     """
+    if remote.server() is not None:
+        query = {"overrideSenderRules": override_sender_rules, "sendNow": send_now, "reviewed": reviewed}
+        action, path = noun.find(campaigns.start), {"campaign_id": campaign_id}
+        given = {name: value for name, value in query.items() if value is not None}
+        print_result(action, perform(action, given, path=path), path, as_json=False)
+        return
 
     async def work(at: Installation) -> tuple[View, str, tuple[BulkLimit, ...]]:
         draft = await _found(at, campaign_id)
@@ -370,9 +388,13 @@ def extend(
         await _enqueue(at, campaign)
         return newcomers
 
+    path, wanted = {"campaign_id": campaign_id}, {} if segment is None else {"segment": segment}
     if dry_run:
-        count, seen = _run(lambda at: preview_extension(at.database, at.clock, ACTOR, campaign_id, segment))
-        print_json(CampaignExtensionResponse(newcomers=count, reviewed=seen).to_dict())
+        print_json(perform(noun.find(campaigns.show_extension), wanted, path=path).to_dict())
+        return
+    if remote.server() is not None:
+        given = {**wanted, **({} if reviewed is None else {"reviewed": reviewed})}
+        out.print(f"Added {_people(perform(noun.find(campaigns.extend), given, path=path).newcomers)}.")
         return
     out.print(f"Added {_people(_run(work))}.")
 
@@ -413,6 +435,11 @@ def send_test(
     ] = None,
 ) -> None:
     """Send a test email to some addresses. It does not count in the report."""
+    if remote.server() is not None:
+        wanted = {"addresses": addresses, **({} if as_contact is None else {"asContact": as_contact})}
+        [messages] = perform(noun.find(campaigns.test), wanted, path={"campaign_id": campaign_id}).to_dict().values()
+        typer.echo("\n".join(each["outboxId"] for each in messages))
+        return
 
     async def work(at: Installation) -> list[str]:
         messages = await _campaigns(at).test_send(ACTOR, campaign_id, addresses, as_contact=as_contact)
@@ -450,22 +477,18 @@ def edit(
     if given is None and not variables and not files and not detach:
         raise typer.BadParameter("give a FILE, --var, --attach or --detach")
 
-    async def work(at: Installation) -> Campaign:
-        campaign, campaigns = await _found(at, campaign_id), _campaigns(at)
-        removed = [campaign_input.named_attachment(campaign, name) for name in detach or ()]
-        if given is not None or variables:
-            changed = campaign_definition(campaign) if given is None else given
-            changed |= {"variables": {**changed.get("variables", {}), **variables}} if variables else {}
-            wanted = parse_strict(CampaignRequest, changed, display.zone)
-            await require_existing(at.database, campaign.tenant_id, wanted)
-            campaign = await campaigns.edit(ACTOR, campaign_id, wanted)
-        for attachment_id in removed:
-            campaign = await campaigns.detach(ACTOR, campaign_id, attachment_id)
-        return await campaigns.attach(ACTOR, campaign_id, files) if files else campaign
-
-    changed = _run(work)
-    _warn_of_past_send_time(changed)
-    out.print(f"Updated {changed.name}. Check it with `mailwright campaign check {campaign_id}`.")
+    path = {"campaign_id": campaign_id}
+    campaign = perform(noun.find(campaigns.show), {}, path=path)
+    removed = [campaign_input.named_attachment(campaign.attachments, name) for name in detach or ()]
+    if given is not None or variables:
+        changed = campaign.definition if given is None else given
+        changed |= {"variables": {**changed.get("variables", {}), **variables}} if variables else {}
+        campaign = perform(noun.find(campaigns.edit), changed, path=path)
+    for attachment_id in removed:
+        perform(noun.find(campaigns.detach), {}, path={**path, "attachment_id": attachment_id})
+    _attach(path, files)
+    _warn_of_past_send_time(campaign)
+    out.print(f"Updated {campaign.name}. Check it with `mailwright campaign check {campaign_id}`.")
 
 
 @app.command("limits")
@@ -488,19 +511,16 @@ def limits_command(
     """Show or edit a campaign's own limits. Options that are not given stay as they are."""
     changes = campaign_input.limits(locals())
 
-    async def work(at: Installation) -> Campaign:
-        campaign = await _found(at, campaign_id)
-        if not changes:
-            return campaign
-        now = campaign.definition.limits.model_dump(mode="json", by_alias=True)
-        wanted = parse_strict(CampaignLimits, {**now, **changes})
-        return await _campaigns(at).edit_limits(ACTOR, campaign_id, wanted)
-
-    campaign = _run(work)
+    path = {"campaign_id": campaign_id}
+    found = perform(noun.find(campaigns.show), {}, path=path)
+    if changes:
+        wanted = {**found.definition["limits"], **changes}
+        found = perform(noun.find(campaigns.edit_limits), wanted, path=path)
+    own = CampaignLimits.model_validate(found.definition["limits"])
     if as_json:
-        print_json(campaign.definition.limits.model_dump(mode="json", by_alias=True))
+        print_json(own.model_dump(mode="json", by_alias=True))
     else:
-        out.print(", ".join(limits(campaign)) or "The campaign has no limits. The tenant's limits apply.", markup=False)
+        out.print(", ".join(limits(own)) or "The campaign has no limits. The tenant's limits apply.", markup=False)
 
 
 @app.command()
@@ -512,6 +532,12 @@ def show(
     """Show a campaign's progress and why it waits, with the fields of GET /v1/campaigns/{id}."""
     if watch and as_json:
         raise typer.BadParameter("--watch and --json cannot be combined")
+    if remote.server() is not None:
+        if watch:
+            remote.require_local("--watch")
+        action, path = noun.find(campaigns.show), {"campaign_id": campaign_id}
+        print_result(action, perform(action, {}, path=path), path, as_json=as_json)
+        return
     if watch:
         with suppress(KeyboardInterrupt):
             _run(lambda at: _watch(at, campaign_id))
@@ -706,9 +732,9 @@ async def _dead_links(examined: CampaignCheck) -> list[PresendIssue]:
     return await dead_links(list(dict.fromkeys(link for html in bodies for link in links_of(html))))
 
 
-def _warn_of_past_send_time(saved: Campaign) -> None:
-    scheduled_at = saved.definition.scheduled_at
-    if scheduled_at is not None and is_past(scheduled_at, saved.updated_at):
+def _warn_of_past_send_time(saved: CampaignResponse) -> None:
+    updated_at = to_instant(datetime.fromisoformat(saved.updated_at))
+    if saved.scheduled_at is not None and is_past(to_instant(datetime.fromisoformat(saved.scheduled_at)), updated_at):
         aside.print(Text(f"! --schedule: {PAST_SEND_TIME_WARNING} [SCHEDULE_IN_PAST]", style="yellow"), soft_wrap=True)
 
 

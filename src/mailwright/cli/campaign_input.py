@@ -1,20 +1,20 @@
 """Turn campaign options into a campaign definition of the HTTP API."""
 
-from collections.abc import Mapping
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import orjson
 import typer
 
+from mailwright.actions.campaigns import CampaignAttachmentResponse
 from mailwright.cli.json_input import json_object
 from mailwright.content.formats import TemplateFormat
-from mailwright.content.mime import EmailAttachment
 from mailwright.domain.errors import InvalidInput
 from mailwright.domain.foreign_json import load_json
 from mailwright.sources.api.requests import parse_file
 from mailwright.sources.campaigns.definition import UtmParameters
-from mailwright.sources.campaigns.records import Campaign
 
 Options = Mapping[str, Any]
 
@@ -127,13 +127,17 @@ def variants(given: list[str]) -> list[dict[str, str]]:
     return [{"name": name, **({"subject": subject} if sign else {})} for name, sign, subject in pairs]
 
 
-def attachments(files: list[Path] | None) -> list[EmailAttachment]:
-    return [parse_file(file.name, None, file.read_bytes()) for file in files or ()]
+def attachments(files: list[Path] | None) -> list[dict[str, Any]]:
+    """Read files and return the requests that attach them. The types of all files are checked first."""
+    given = [(file.name, file.read_bytes()) for file in files or ()]
+    for name, content in given:
+        parse_file(name, None, content)
+    return [{"filename": name, "content": b64encode(content).decode()} for name, content in given]
 
 
-def named_attachment(campaign: Campaign, name: str) -> str:
+def named_attachment(attachments: Sequence[CampaignAttachmentResponse], name: str) -> str:
     """Return the id of the campaign's attachment with this id or file name."""
-    found = [each.attachment_id for each in campaign.attachments if name in (each.attachment_id, each.filename)]
+    found = [each.attachment_id for each in attachments if name in (each.attachment_id, each.filename)]
     if len(found) == 1:
         return found[0]
     if found:

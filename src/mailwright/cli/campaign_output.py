@@ -16,6 +16,7 @@ from mailwright.domain.clock import Instant
 from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.sending_readiness import Destination, SendingReadiness
 from mailwright.domain.sizes import size_text
+from mailwright.sources.campaigns.definition import CampaignLimits
 from mailwright.sources.campaigns.engagement import CampaignEngagement
 from mailwright.sources.campaigns.numbers import CampaignNumbers
 from mailwright.sources.campaigns.progress import CampaignMessageCounts, QueuePosition
@@ -91,7 +92,7 @@ def picture(view: View) -> RenderableType:
         ("audience", ", ".join(_audience(campaign))),
         ("attachments", "\n".join(f"{each.filename} ({size_text(each.size_bytes)})" for each in campaign.attachments)),
         ("waves", campaign.definition.waves.sentence if campaign.definition.waves else None),
-        ("limits", ", ".join(limits(campaign)) or None),
+        ("limits", ", ".join(limits(campaign.definition.limits)) or None),
         ("tracking", campaign.definition.tracking),
         ("delivery", _delivery(view)),
         ("started", _time(campaign.started_at)),
@@ -121,8 +122,7 @@ def _delivery(view: View) -> str | None:
     return None if view.readiness is None else readiness_text(view.readiness)
 
 
-def limits(campaign: Campaign) -> Iterable[str]:
-    own = campaign.definition.limits
+def limits(own: CampaignLimits) -> Iterable[str]:
     for words, value in (
         ("{} per second", own.rate_per_second),
         ("{} ms apart", own.interval_ms),
