@@ -23,6 +23,7 @@ from bench import (
     sequences,
     submission,
     tracked_links,
+    waking,
     webhooks,
 )
 from bench.accept import accepted_per_second
@@ -99,6 +100,7 @@ REDIRECTED_PER_SECOND = 3_000
 REDIRECT_P99_MILLISECONDS = 20
 REDIRECTS_OFFERED_PER_SECOND = (500, 1_000)
 OF_OPENSSL = 1.1
+WOKEN_MILLISECONDS = {"Valkey": 60, "LISTEN": 100, "polling": 600}
 OF_BARE_PYTHON = 6
 MATERIALISED_PER_SECOND = 50_000
 IMPORTED_PER_SECOND = 50_000
@@ -338,6 +340,28 @@ def claim_cost(order: Order) -> Iterator[Figure]:
         yield _figure(order, "claim-cost", what, "≤ 1.3", found, engine, new)
 
 
+def lone_message(order: Order) -> Iterator[Figure]:
+    """Measure how long a message waits for an idle worker, which is woken or looks every half second."""
+
+    def found(new: Callable[[], AbstractContextManager[str]], way: str) -> Found:
+        taken = []
+        for number in range(1, order.rounds + 1):
+            order.tell(f"a lone message, {way}: round {number} of {order.rounds}", 0)
+            more = {"MAILWRIGHT_REDIS_URL": order.stage.valkey.url} if way == "Valkey" else {}
+            with new() as url:
+                taken.append(waking.wake_milliseconds(order.stage, url, 5 if order.quick else 20, more))
+        return Found(f"{median(taken):.0f} ms", met=median(taken) <= WOKEN_MILLISECONDS[way])
+
+    postgresql, sqlite = order.stage.postgresql_url, order.stage.sqlite_url
+    for engine, new, way in (
+        ("PostgreSQL", postgresql, "Valkey"),
+        ("PostgreSQL", postgresql, "LISTEN"),
+        ("SQLite", sqlite, "polling"),
+    ):
+        what = f"{engine}, {way}: from the request of a lone message to its arrival"
+        yield _figure(order, "lone-message", what, f"≤ {WOKEN_MILLISECONDS[way]} ms", found, new, way)
+
+
 def api_accept(order: Order) -> Iterator[Figure]:
     def found(what: str, batch: int, processes: int) -> Found:
         rates = []
@@ -527,6 +551,7 @@ def large_pages(order: Order) -> Iterator[Figure]:
 
 ALONE: dict[str, Callable[[Order], Iterator[Figure]]] = {
     "claim-cost": claim_cost,
+    "lone-message": lone_message,
     "accept": api_accept,
     "submission": smtp_submission,
     "memory": memory,
@@ -557,6 +582,7 @@ NAMES = (
     "dkim",
     "commands",
     "claim-cost",
+    "lone-message",
     "accept",
     "submission",
     "memory",
