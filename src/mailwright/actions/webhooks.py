@@ -263,7 +263,7 @@ async def resume(at: Context, webhook_id: str) -> WebhookResponse:
 async def rotate_secret(at: Context, webhook_id: str) -> WebhookSecretResponse:
     """Create a new secret, shown only in this response.
 
-    In the formats `mailwright` and `standard`, the previous secret also signs deliveries for one day.
+    In the formats `mailwright`, `standard` and `resend`, the previous secret also signs deliveries for one day.
     """
     endpoint, secret = await endpoints(at).rotate(webhook_id, tenant_id=at.owner_id, actor=at.actor)
     return extend(WebhookSecretResponse, WebhookResponse.model_validate(endpoint), secret=secret)

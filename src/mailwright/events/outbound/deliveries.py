@@ -378,7 +378,7 @@ def _event_query(condition: ColumnElement[bool], shape: WebhookFormat) -> Select
     )
     given = {} if shape.is_own else _GIVEN_FIELDS
     return (
-        select(d.id, d.delivery_id, d.attempts, d.type, d.event_at, d.message_key)
+        select(d.id, d.delivery_id, d.attempts, d.type, d.event_at, d.event_key, d.message_key)
         .add_columns(func.coalesce(d.metadata, e.metadata).label("metadata"))
         .add_columns(m.outbox_id, m.to_email, m.recipient_id, m.external_id, m.request_id, m.source, m.list_key)
         .add_columns(m.subject, *(json_value(m.payload, field).label(name) for name, field in given.items()))
@@ -392,6 +392,7 @@ _GIVEN_FIELDS: Final = {
     "sender": "from",
     "tags": "tags",
     "custom": "metadata",
+    "headers": "headers",
     "own_message_id": OWN_MESSAGE_ID,
     "own_email_id": EMAIL_ID,
 }
@@ -420,6 +421,7 @@ def _event(row: Any, endpoint: WebhookEndpoint, contacts_by_key: Mapping[int, di
         contacts_by_key.get(contact_key),
         campaign,
         metadata,
+        row.event_key,
     )
     return event.as_sample() if row.type == TEST and not endpoint.shape.is_own else event
 

@@ -3,7 +3,9 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import Any, Final
+from uuid import NAMESPACE_OID, UUID, uuid5
 
 from mailwright.content.headers import message_id
 from mailwright.domain import address
@@ -15,6 +17,16 @@ from mailwright.providers.inbound.soft_bounces import is_about_address
 # The type of a test delivery, which belongs to no message.
 TEST: Final = "test"
 _STATUS: Final = re.compile(r"\b[245]\.\d{1,3}\.\d{1,3}\b")
+_REPLY_CODE: Final = re.compile(r"\b[245]\d\d\b")
+
+
+class SuppressionCause(Enum):
+    """Why the address of a message that Mailwright did not send is on the suppression list."""
+
+    BOUNCE = re.compile("bounce")
+    COMPLAINT = re.compile("complain|spam")
+    UNSUBSCRIBE = re.compile("unsubscribe")
+    OTHER = re.compile("")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +46,7 @@ class OutboundMessage:
     own_email_id: str | None = None
     tags: tuple[str, ...] = ()
     custom: Mapping[str, Any] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def email_id(self) -> str:
@@ -43,9 +56,23 @@ class OutboundMessage:
     @property
     def message_id(self) -> str | None:
         """The value of the Message-ID header; None if the content of the message was deleted."""
-        if self.own_message_id is not None or not self.sender:
-            return self.own_message_id
-        return message_id(self.outbox_id, address.domain_of(address.split_mailbox(self.sender)[1]))
+        return self.own_message_id or self._derived_id(self.outbox_id)
+
+    @property
+    def email_message_id(self) -> str | None:
+        """The Message-ID that the application got for the email."""
+        return self.own_message_id or self._derived_id(self.email_id)
+
+    @property
+    def sender_address(self) -> str:
+        return address.split_mailbox(self.sender)[1]
+
+    @property
+    def tag(self) -> str | None:
+        return self.tags[0] if self.tags else None
+
+    def _derived_id(self, identity: str) -> str | None:
+        return message_id(identity, address.domain_of(self.sender_address)) if self.sender else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +85,12 @@ class OutboundEvent:
     contact: Mapping[str, Any] | None = None
     campaign: Mapping[str, Any] | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    event_key: int | None = None
+
+    @property
+    def event_id(self) -> UUID:
+        """The ID of the event, which is the same in all webhooks; of the delivery if it has no event."""
+        return UUID(self.delivery_id) if self.event_key is None else uuid5(NAMESPACE_OID, f"event:{self.event_key}")
 
     @property
     def about(self) -> OutboundMessage:
@@ -82,6 +115,20 @@ class OutboundEvent:
         """The status code such as 5.1.1, which may be part of the reason."""
         found = _STATUS.search(f"{self.metadata.get('status')} {self.reason}")
         return found[0] if found else None
+
+    @property
+    def smtp_code(self) -> int | None:
+        """The reply code such as 550, which may be part of the reason or response."""
+        found = _REPLY_CODE.search(self.reason or self.response or "")
+        return int(found[0]) if found else None
+
+    @property
+    def suppression(self) -> SuppressionCause | None:
+        """Why the address is on the suppression list, if Mailwright did not send the message because of that."""
+        if self.error_code != "RECIPIENT_SUPPRESSED":
+            return None
+        reason = (self.reason or "").lower()
+        return next(each for each in SuppressionCause if each.value.search(reason))
 
     @property
     def is_rejection(self) -> bool:

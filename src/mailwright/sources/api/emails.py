@@ -47,7 +47,7 @@ from mailwright.sources.api.senders import SenderDomainNotVerified, SenderNotAll
 from mailwright.sources.api.validation import FieldError, RequestInvalid
 
 # Fields of a payload that a raw message keeps for the dashboard, the API and the worker.
-_KEPT: Final = ("tags", "metadata", OTHER_SENDERS)
+_KEPT: Final = ("tags", "metadata", "headers", OTHER_SENDERS)
 # Headers that are fields of the request, because they are addresses or must be unique.
 _HEADER_FIELDS: Final = {"message-id": OWN_MESSAGE_ID, "sender": SENDER_HEADER}
 _ONE_RECIPIENT: Final = "must be one address if the email has a template"

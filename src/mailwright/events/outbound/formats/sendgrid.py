@@ -1,6 +1,5 @@
 """The format of SendGrid's event webhook: a list of events, signed with ECDSA."""
 
-import re
 from base64 import b64decode, b64encode, urlsafe_b64encode
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -10,17 +9,17 @@ import orjson
 from mailwright.domain.clock import SECOND
 from mailwright.domain.states import EventType
 from mailwright.events.outbound.formats.webhook_format import RequestContent, Secret, Signing, WebhookFormat
-from mailwright.events.outbound.outbound_event import OutboundEvent, OutboundMessage
+from mailwright.events.outbound.outbound_event import OutboundEvent, OutboundMessage, SuppressionCause
 
 SIGNATURE_HEADER: Final = "X-Twilio-Email-Event-Webhook-Signature"
 TIMESTAMP_HEADER: Final = "X-Twilio-Email-Event-Webhook-Timestamp"
 # The reason of an event for a message that Mailwright did not send, by its error code.
 _DROP_REASONS: Final = {"RECIPIENT_NOT_FOUND": "Invalid", "EXPIRED": "Expired"}
-_SUPPRESSION_REASONS: Final = (
-    (re.compile("bounce"), "Bounced Address"),
-    (re.compile("complain|spam"), "Spam Reporting Address"),
-    (re.compile("unsubscribe"), "Unsubscribed Address"),
-)
+_SUPPRESSION_REASONS: Final = {
+    SuppressionCause.BOUNCE: "Bounced Address",
+    SuppressionCause.COMPLAINT: "Spam Reporting Address",
+    SuppressionCause.UNSUBSCRIBE: "Unsubscribed Address",
+}
 
 
 class SendGridFormat(WebhookFormat):
@@ -95,8 +94,7 @@ def _failed(event: OutboundEvent) -> dict[str, Any]:
     """Return the event of a message that was not sent: the server rejected it, or Mailwright did not try."""
     if event.is_rejection:
         return _bounced(event)
-    reason = event.reason or ""
-    found = next((words for pattern, words in _SUPPRESSION_REASONS if pattern.search(reason.lower())), reason)
+    found = _SUPPRESSION_REASONS.get(event.suppression or SuppressionCause.OTHER, event.reason)
     return {"event": "dropped", "reason": _DROP_REASONS.get(event.error_code, found)}
 
 

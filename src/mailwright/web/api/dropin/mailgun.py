@@ -169,7 +169,7 @@ async def send(request: Request) -> Response:
         await engine.api_emails.check(context, emails)
         identity = message_id(uuid7(engine.clock.now()), "test.invalid")
     else:
-        identity = (await engine.api_emails.send(context, emails))[0].message_id
+        identity = (await engine.api_emails.send(context, emails, share_id=True))[0].message_id
     return json_response({"id": identity, "message": "Queued. Thank you."})
 
 
