@@ -22,7 +22,13 @@ from mailwright.checks.providers import check_connections
 from mailwright.checks.valkey import find_valkey_error
 from mailwright.domain.clock import DAY, Clock, SystemClock, utc_text
 from mailwright.domain.dns_records import DnsState
-from mailwright.domain.errors import ConfigurationInvalid, DatabaseDamaged, MailwrightError
+from mailwright.domain.errors import (
+    ConfigurationInvalid,
+    DatabaseBlocked,
+    DatabaseDamaged,
+    DatabaseNotReady,
+    MailwrightError,
+)
 from mailwright.domain.findings import Finding, Verdict, ok, problem, warning
 from mailwright.events.unknown_sends import find_unknown_sends
 from mailwright.ops.provider_kinds import KINDS, PLUGIN_PROBLEMS
@@ -162,19 +168,24 @@ async def _database(database: Database, clock: Clock) -> Finding:
     try:
         await require_usable(database)
         await probe_write(database, clock)
-    except SchemaOutdated as error:
-        return problem("database", f"{where}: {error}", "run `mailwright db upgrade`")
-    except UnknownSchema as error:
-        return problem("database", f"{where}: {error}", "install the newer version of Mailwright")
-    except DatabaseDamaged as error:
-        return problem("database", str(error), "restore the latest backup")
     except MailwrightError as error:
-        if isinstance(error, StandbyMissing):
-            advice = "start the standby, or make commits wait for no standby"
-        else:
-            advice = "start it, or correct MAILWRIGHT_DATABASE_URL"
-        return problem("database", f"{where}: {error}", advice)
+        return Finding("database", Verdict.PROBLEM, f"{where}: {error}", _database_advice(error))
     return ok("database", f"{where}: reachable, schema up to date ({newest_revision()}), writable")
+
+
+def _database_advice(error: MailwrightError) -> str | None:
+    match error:
+        case SchemaOutdated():
+            return "run `mailwright db upgrade`"
+        case UnknownSchema():
+            return "install the newer version of Mailwright"
+        case DatabaseDamaged():
+            return "restore the latest backup"
+        case StandbyMissing():
+            return "start the standby, or make commits wait for no standby"
+        case DatabaseBlocked() | DatabaseNotReady():
+            return None  # The message says what to do.
+    return "start it, or correct MAILWRIGHT_DATABASE_URL"
 
 
 async def _server_settings(database: Database) -> AsyncIterator[Finding]:

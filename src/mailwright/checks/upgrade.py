@@ -3,6 +3,7 @@
 from collections.abc import Collection, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
+from mailwright.app.restore_checks import require_known_file
 from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.errors import MailwrightError
 from mailwright.domain.lazy_dataclass import dataclass
@@ -14,7 +15,7 @@ from mailwright.ops.unknown_settings import UnknownSetting, find_unknown_setting
 from mailwright.outbox.provider_configurations import StoredProviders, load_providers
 from mailwright.outbox.recorded_facts import RecordedBackup, find_backup
 from mailwright.outbox.stored_settings import StoredSetting, load_stored
-from mailwright.storage.database import Database
+from mailwright.storage.database import Database, is_missing
 from mailwright.storage.migrate import require_upgradable
 from mailwright.storage.pending_migrations import SchemaState, load_schema_state
 from mailwright.storage.schema_state import SchemaStatus
@@ -30,6 +31,7 @@ class UpgradeCheck:
     """The changes that `mailwright db upgrade` of this version would make."""
 
     dialect: str
+    is_missing: bool  # There is no SQLite file yet.
     schema: SchemaState
     problem: str | None  # why this version cannot upgrade the database
     settings: tuple[UnknownSetting, ...]  # settings that were renamed or removed, or never existed
@@ -62,8 +64,9 @@ async def check_upgrade(
     release = None if schema.found.version is None else find_release(schema.found.version)
     return UpgradeCheck(
         dialect=database.dialect,
+        is_missing=is_missing(database),
         schema=schema,
-        problem=await _problem(database),
+        problem=await _problem(settings, database),
         settings=(*find_unknown_settings(environment), *_without_effect(stored)),
         compared_release=release,
         changed_defaults=() if release is None else _changed_defaults(release, settings, stored, providers),
@@ -92,8 +95,9 @@ def _without_effect(stored: Sequence[StoredSetting]) -> Iterator[UnknownSetting]
             yield UnknownSetting(each.name, "is stored in the database and has no effect in this version")
 
 
-async def _problem(database: Database) -> str | None:
+async def _problem(settings: Settings, database: Database) -> str | None:
     try:
+        require_known_file(settings, database)
         await require_upgradable(database)
     except MailwrightError as error:
         return str(error)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from mailwright.app.restore_checks import forget_missing_file, mark_new_database
+from mailwright.app.restore_checks import forget_missing_file, mark_new_database, require_known_file
 from mailwright.app.sending import PausedSends, release_sending
 from mailwright.cli.opening import Installation, run, settings_for_command
 from mailwright.cli.options import Json, group
@@ -15,10 +15,11 @@ from mailwright.domain.errors import MailwrightError
 from mailwright.outbox.audit_log import CONSOLE
 from mailwright.outbox.sending_hold import DueMessages, SendingHold, find_hold
 from mailwright.schemas.sending_hold import SchemaStatusResponse
-from mailwright.storage.database import Database
+from mailwright.storage.database import Database, is_missing
 from mailwright.storage.migrate import current_revision, upgrade
+from mailwright.storage.postgresql_url import shown
 from mailwright.storage.revision import newest_revision
-from mailwright.storage.schema_state import SchemaOutdated, require_usable
+from mailwright.storage.schema_state import SchemaOutdated, SchemaStatus, load_schema, require_usable
 
 app = group("Upgrade the database schema, or show its version.")
 
@@ -29,15 +30,11 @@ def upgrade_command(
         bool, typer.Option("--new", help="Start with an empty database if the previous one is missing.")
     ] = False,
 ) -> None:
-    """Upgrade the schema. Safe to run repeatedly and from several machines at once."""
+    """Create the database, or upgrade its schema. Safe to run repeatedly and from several machines at once."""
     if new:
         settings = settings_for_command()
         forget_missing_file(settings, Database(settings.database_url))
-    before, after = run(_upgrade, creates=True, any_schema=True)
-    if before == after:
-        out.print(f"The schema is already up to date ({after}).")
-    else:
-        out.print(f"Schema upgraded from {before or 'empty'} to {after}.")
+    out.print(run(_upgrade, any_schema=True, needs_file=False), markup=False, soft_wrap=True)
 
 
 @app.command()
@@ -90,12 +87,26 @@ def status(as_json: Json = False) -> None:
         raise SystemExit(1)
 
 
-async def _upgrade(at: Installation) -> tuple[str | None, str | None]:
-    before = await current_revision(at.database)
+async def _upgrade(at: Installation) -> str:
+    """Return what was done."""
+    require_known_file(at.settings, at.database)
+    is_new = is_missing(at.database)
+    before = await load_schema(at.database)
     await upgrade(at.database)
-    if before is None:
+    if before.status is SchemaStatus.EMPTY:
         await mark_new_database(at.settings, at.database, at.clock)
-    return before, await current_revision(at.database)
+    after = await current_revision(at.database)
+    where = shown(at.database.url)
+    match before.status:
+        case SchemaStatus.EMPTY if is_new:
+            return f"Database {where} created, with schema {after}."
+        case SchemaStatus.EMPTY:
+            return f"Tables created in the empty database {where}, with schema {after}."
+        case SchemaStatus.UNFINISHED:
+            return f"An unfinished upgrade was completed. The schema is now up to date ({after})."
+        case _ if before.revision == after:
+            return f"The schema is already up to date ({after})."
+    return f"Schema upgraded from {before.revision} to {after}."
 
 
 async def _status(at: Installation) -> tuple[str | None, str | None]:

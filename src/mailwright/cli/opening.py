@@ -11,7 +11,7 @@ from mailwright.app.stored_settings import load_effective
 from mailwright.cli.output import aside, display
 from mailwright.cli.remote import require_local
 from mailwright.domain.clock import Clock, SystemClock
-from mailwright.domain.errors import NotDurable
+from mailwright.domain.errors import DatabaseNotReady
 from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.ops import logs
 from mailwright.ops.settings import Settings, load
@@ -30,19 +30,24 @@ class Installation:
 
 
 def run(
-    work: Callable[[Installation], Awaitable[Result]], *, creates: bool = False, any_schema: bool = False
+    work: Callable[[Installation], Awaitable[Result]],
+    *,
+    creates: bool = False,
+    any_schema: bool = False,
+    needs_file: bool = True,
 ) -> Result:
     """Open the installation, run the command and close everything.
 
     If `creates` is true, the command writes, so a missing SQLite file is created. If `any_schema` is true, the command
-    works on the schema itself, which may not exist yet.
+    works on the schema itself, which may not exist yet. If `needs_file` is false, a SQLite file may be missing too.
     """
     settings = settings_for_command()
 
     async def opened() -> Result:
         database = open_database(settings)
         try:
-            await _require_file(settings, database, creates=creates)
+            if needs_file:
+                await _require_file(settings, database, creates=creates)
             if not any_schema:
                 await require_usable(database)
             found = settings if any_schema else await _with_stored(settings, database)
@@ -113,7 +118,7 @@ async def _require_file(settings: Settings, database: Database, *, creates: bool
     if not is_missing(database):
         return
     if not creates:
-        raise NotDurable(
+        raise DatabaseNotReady(
             f"There is no database at {database.url.database}. Create it with `mailwright db upgrade`, or set "
             "MAILWRIGHT_DATABASE_URL to another one."
         )

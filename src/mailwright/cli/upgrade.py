@@ -30,14 +30,14 @@ def upgrade(
 
     Lists pending migrations with the tables that they lock and an estimate of how long they take, settings that have no
     effect in this version, changed defaults of settings that you do not set, and the last backup. To upgrade the
-    database, run `mailwright db upgrade`. Exit code 0 if nothing changes, 1 if something does, 4 if a newer version
-    upgraded the database.
+    database, run `mailwright db upgrade`. Exit code 0 if nothing changes, 1 if something does or there is no database
+    yet, 3 if the database cannot be read, 4 if a newer version upgraded it.
     """
 
     async def work(at: Installation) -> UpgradeCheck:
         return await check_upgrade(at.settings, at.database, at.clock, os.environ)
 
-    found = run(work, any_schema=True)
+    found = run(work, any_schema=True, needs_file=False)
     if as_json:
         print_json(upgrade_response(found, __version__).to_dict())
     else:
@@ -49,11 +49,16 @@ def upgrade(
 
 
 def _print(found: UpgradeCheck) -> None:
-    if found.is_empty:
+    if found.problem is not None and found.is_empty:
+        out.print(f"✗ {found.problem}", markup=False)
+    elif found.is_missing:
+        out.print("There is no database yet: `mailwright db upgrade` creates it.")
+    elif found.is_empty:
         out.print("The database is empty: `mailwright db upgrade` creates the tables of this version.")
     else:
         _print_migrations(found)
-        _print_backup(found)
+        if found.problem is None:
+            _print_backup(found)
     for unknown in found.settings:
         out.print(f"! {unknown.name} {unknown.problem}", markup=False)
     for default in found.changed_defaults:

@@ -35,11 +35,13 @@ class ChangedDefaultResponse(ResponseModel):
 class UpgradeResponse(ResponseModel):
     """What an upgrade to this version would change.
 
+    `is_missing`: there is no SQLite file yet, and `mailwright db upgrade` creates it.
     `settings`: those without effect. `changed_defaults`: since `compared_release`, of settings that are not set.
     """
 
     version: str
     database: Annotated[str, From("dialect")]
+    is_missing: bool
     current: Annotated[str | None, From("found.revision")]
     newest: str
     is_newer: bool

@@ -125,7 +125,9 @@ class Database:
         self._pragmas = tuple(each for each in SQLITE_PRAGMAS if is_ours or each not in STORED_PRAGMAS)
         if self.dialect == "sqlite":
             lock = _writer_lock(self.url) if is_ours else None
-            self._connections: Connections = SqliteConnections(self.url, self._pragmas, lock)
+            # Setting a stored pragma writes to the file, also to one of another program.
+            reading = tuple(each for each in self._pragmas if each not in STORED_PRAGMAS)
+            self._connections: Connections = SqliteConnections(self.url, self._pragmas, reading, lock)
             self._hot: HotPath = SqliteHotPath(self._connect_sqlite, lock)
             # SQLite has one writer. Waiting for this lock is fair and cheap, unlike waiting in SQLite's busy loop.
             self._write_lock: asyncio.Lock | None = asyncio.Lock()

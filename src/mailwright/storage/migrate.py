@@ -4,14 +4,17 @@ Each unit of work is one transaction, which also records the progress, or on Pos
 running writes, which can begin again. A process that is killed leaves a database that the next upgrade finishes.
 """
 
+import re
 import time
 from collections.abc import Callable, Iterable
 from itertools import takewhile
 from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, inspect, select, text, update
+from sqlalchemy.exc import DBAPIError
 
 from mailwright import __version__
+from mailwright.domain.errors import DatabaseNotReady
 from mailwright.storage.batched_changes import change_batch
 from mailwright.storage.database import Database
 from mailwright.storage.index_changes import change_index
@@ -36,6 +39,8 @@ _MIGRATION_LOCK: Final = 5_204_771
 _FIRST: Final = -(2**63)  # Less than every key.
 # The shortest pause between two transactions on SQLite, whose writers look again every 0.1 s at most.
 _PAUSE_SECONDS: Final = 0.15
+# The error texts of SQLite and PostgreSQL for tables that are not those of the revision before.
+_OTHER_TABLES: Final = re.compile(r"no such (table|column|index)|duplicate column name|already exists|does not exist")
 _RECORD: Final = text("""
 INSERT INTO schema_revisions (revision, mailwright_version, oldest_compatible, started_at, finished_at, step)
 VALUES (:revision, :version, :oldest_compatible, :now, :finished_at, :step)
@@ -118,7 +123,7 @@ def _advance(connection: Connection, names: tuple[str, ...]) -> bool:
                 together: tuple[Step, ...] = (step,)
             case _:
                 together = tuple(takewhile(lambda each: isinstance(each, SchemaStatement), revision.steps[done:]))
-        _run(connection, together)
+        _run_revision(connection, name, together)
         _record(connection, revision, done + len(together))
     if isinstance(step, IndexChange) and not together:
         change_index(connection, step)
@@ -175,6 +180,18 @@ def _run(connection: Connection, steps: Iterable[Step]) -> None:
     for step in steps:
         if found := step.text(_dialect(connection)):
             connection.exec_driver_sql(found)
+
+
+def _run_revision(connection: Connection, name: str, steps: Iterable[Step]) -> None:
+    try:
+        _run(connection, steps)
+    except DBAPIError as error:
+        if not _OTHER_TABLES.search(reason := str(error.orig).splitlines()[0]):
+            raise
+        raise DatabaseNotReady(
+            f"The migration to schema {name} does not fit the tables of the database ({reason}): something else than "
+            "Mailwright changed them. Restore a backup that was made before the upgrade. This step changed nothing."
+        ) from error
 
 
 def _record(connection: Connection, revision: Revision, step: int) -> None:

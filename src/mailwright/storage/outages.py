@@ -70,6 +70,8 @@ def _file_problem(url: URL, reason: str) -> NotDurable | None:
         )
     if not file.parent.is_dir():
         return DatabaseNotReady(f"The folder of the database {url.database} does not exist. Create it.")
+    if file.is_dir():
+        return DatabaseNotReady(f"The database {url.database} is a folder. Set MAILWRIGHT_DATABASE_URL to a file.")
     if not os.access(file.parent, os.W_OK) or (file.exists() and not os.access(file, os.W_OK)):
         return DatabaseNotReady(
             f"This user may not write the database {url.database} and its folder. Start Mailwright as the user that "

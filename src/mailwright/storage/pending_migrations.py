@@ -106,6 +106,8 @@ def _described(revision: Revision, dialect: Dialect, created: set[str]) -> Pendi
 async def _with_rows(database: Database, pending: tuple[PendingMigration, ...]) -> tuple[PendingMigration, ...]:
     """State how many rows the changes of whole tables have, and how long they probably take."""
     tables = {change.table for each in pending for change in each.changes if change.work is not None}
+    if not tables:
+        return pending
     rows: dict[str, int] = {}
     async with database.read() as tx:
         for table in tables:

@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from mailwright.domain.errors import DatabaseNotReady, MailwrightError, NotPossibleNow
 from mailwright.domain.lazy_dataclass import dataclass
-from mailwright.storage.database import Database
+from mailwright.storage.database import Database, is_missing
 from mailwright.storage.outbox_table import TABLE as OUTBOX_TABLE
 from mailwright.storage.revision import list_names, newest_revision
 from mailwright.storage.schema_facts import Fact, expected_facts, find_differences, read_facts
@@ -81,7 +81,8 @@ class SchemaOutdated(DatabaseNotReady):
 
 async def load_schema(database: Database, *, within: float | None = None) -> InstalledSchema:
     """Read the state of the schema. Nothing is changed. `within`: see `Database.read`."""
-    database.create_private_file()
+    if is_missing(database):
+        return InstalledSchema(SchemaStatus.EMPTY)
     async with database.read(within=within) as tx:
         facts = await read_facts(tx, database.dialect)
         is_recorded = Fact("table", schema_revisions.name) in facts

@@ -98,9 +98,11 @@ class SqliteConnection:
 class SqliteConnections:
     """One connection for writing, because SQLite has one writer, and a few for reading, each on its own snapshot."""
 
-    def __init__(self, url: URL, pragmas: Sequence[str], lock: WriterLock | None = None) -> None:
+    def __init__(
+        self, url: URL, pragmas: Sequence[str], reader_pragmas: Sequence[str], lock: WriterLock | None = None
+    ) -> None:
         self._writer = _Pool(url, pragmas, size=1, begin="BEGIN IMMEDIATE", lock=lock)
-        self._readers = _Pool(url, pragmas, size=4, begin="BEGIN DEFERRED", is_reader=True)
+        self._readers = _Pool(url, reader_pragmas, size=4, begin="BEGIN DEFERRED", is_reader=True)
 
     def write(self) -> AbstractAsyncContextManager[SqliteConnection]:
         return self._writer.begin()
