@@ -115,7 +115,7 @@ def anymail_events() -> Iterator[list[Any]]:
 
 def a_dispatcher(drop_in: DropIn, clock: ManualClock) -> WebhookDispatcher:
     http = HttpClient(resolve=addresses_of)
-    return WebhookDispatcher(drop_in.engine.database, clock, http, timeout_seconds=5.0)
+    return WebhookDispatcher(drop_in.engine.database, clock, http, base_url=drop_in.url, timeout_seconds=5.0)
 
 
 async def in_thread(call: Any, *arguments: Any) -> Any:

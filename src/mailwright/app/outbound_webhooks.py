@@ -28,7 +28,8 @@ def make_webhook_dispatcher(settings: Settings, database: Database, clock: Clock
     from mailwright.providers.http import HttpClient, addresses_of  # noqa: PLC0415
 
     resolve = addresses_of if settings.webhook_private else public_only(otherwise=PRIVATE_ADDRESS)
-    return WebhookDispatcher(database, clock, HttpClient(connections=CONNECTIONS, resolve=resolve))
+    http = HttpClient(connections=CONNECTIONS, resolve=resolve)
+    return WebhookDispatcher(database, clock, http, base_url=settings.public_url)
 
 
 async def dispatch_due_webhooks(settings: Settings, database: Database, clock: Clock) -> None:

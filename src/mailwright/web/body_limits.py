@@ -45,6 +45,7 @@ class LimitBodies:
             "/": FORM_BYTES,
             "/sign-in": SIGN_IN_BYTES,
             "/set-up": SIGN_IN_BYTES,
+            "/sns/": SIGN_IN_BYTES,
             "/v1/": MAX_BATCH_BYTES,
             **dict.fromkeys(DROP_IN_PREFIXES, MAX_BATCH_BYTES),
             "/provider-events/": MAX_WEBHOOK_BYTES,

@@ -8,16 +8,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import orjson
-from sqlalchemy import ColumnElement, Select, and_, bindparam, delete, func, insert, or_, select, true, update
+from sqlalchemy import ColumnElement, Select, and_, bindparam, delete, func, or_, select, true, update
 
 from mailwright.audience.subscription_events import CONTACT_KEY
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant
 from mailwright.domain.errors import NotFound, NotPossibleNow
-from mailwright.domain.ids import is_uuid, token, uuid7
+from mailwright.domain.ids import is_uuid, token
 from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import EMAIL_ID, OWN_MESSAGE_ID
 from mailwright.domain.retry import RetryPolicy
-from mailwright.events.outbound.endpoints import WebhookEndpoint, endpoint_from_row
+from mailwright.events.outbound.endpoints import WebhookEndpoint, endpoint_from_row, insert_delivery
 from mailwright.events.outbound.formats.webhook_format import WebhookFormat
 from mailwright.events.outbound.outbound_event import TEST, OutboundEvent, OutboundMessage
 from mailwright.outbox import audit_log
@@ -173,21 +173,7 @@ class WebhookDeliveries:
         """Create a test delivery, which belongs to no message."""
         now = self._clock.now()
         async with self._database.write() as tx:
-            delivery_id = uuid7(now)
-            await tx.execute(
-                insert(webhook_deliveries).values(
-                    delivery_id=delivery_id,
-                    endpoint_key=endpoint.key,
-                    tenant_id=endpoint.tenant_id,
-                    event_at=now,
-                    type=TEST,
-                    status=PENDING,
-                    due_at=now,
-                    attempts=0,
-                    log="[]",
-                    created_at=now,
-                )
-            )
+            delivery_id = await insert_delivery(tx, endpoint, TEST, now)
             delivery = await _find(tx, delivery_id, endpoint.tenant_id)
             await self._audit(tx, actor, "test", delivery)
         return delivery

@@ -35,11 +35,18 @@ class WebhookDispatcher:
     """Sends due deliveries. `http` must check resolved addresses and must not follow redirects."""
 
     def __init__(
-        self, database: Database, clock: Clock, http: HttpClient, *, timeout_seconds: float = TIMEOUT_SECONDS
+        self,
+        database: Database,
+        clock: Clock,
+        http: HttpClient,
+        *,
+        base_url: str = "",
+        timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> None:
         self._database = database
         self._clock = clock
         self._http = http
+        self._base_url = base_url
         self._timeout_seconds = timeout_seconds
         self._deliveries = WebhookDeliveries(database, clock)
         self._in_progress: dict[int, asyncio.Task[None]] = {}
@@ -123,7 +130,9 @@ class WebhookDispatcher:
             is_expired = self._clock.now() >= until
             return not is_expired
 
-        content = endpoint.shape.request([each.event for each in claimed], Signing(secrets, began))
+        # In a thread, because some signatures take milliseconds.
+        signing = Signing(secrets, began, self._base_url)
+        content = await asyncio.to_thread(endpoint.shape.request, [each.event for each in claimed], signing)
         reply = await self._http.request(
             "POST",
             endpoint.url,

@@ -1,5 +1,6 @@
 """Webhook endpoints of a tenant: URL, event types and signing secrets. A secret is shown only once."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from mailwright.domain.translation import lazy_gettext
 from mailwright.events.outbound.formats import FORMATS
 from mailwright.events.outbound.formats.mailwright import MailwrightFormat
 from mailwright.events.outbound.formats.webhook_format import WebhookFormat
+from mailwright.events.outbound.outbound_event import CONFIRMATION
 from mailwright.outbox import audit_log
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import events, webhook_deliveries, webhook_endpoints
@@ -101,7 +103,8 @@ class WebhookEndpoints:
         """Create an endpoint for events from now on. Return it with its secret, which is not shown again."""
         self._check_url(values)
         columns = _columns(values, values.format)
-        now, secret = self._clock.now(), FORMATS[values.format].make_secret()
+        now, shape = self._clock.now(), FORMATS[values.format]
+        secret = await asyncio.to_thread(shape.make_secret)
         async with self._database.write() as tx:
             mine = webhook_endpoints.c.tenant_id == tenant_id
             count = (await tx.execute(select(func.count()).select_from(webhook_endpoints).where(mine)))[0][0]
@@ -125,6 +128,8 @@ class WebhookEndpoints:
                 .returning(webhook_endpoints)
             )
             endpoint = endpoint_from_row(rows[0])
+            if shape.asks_to_confirm:
+                await insert_delivery(tx, endpoint, CONFIRMATION, now)
             await self._audit(tx, actor, "create", endpoint)
         return endpoint, secret.shown
 
@@ -161,10 +166,10 @@ class WebhookEndpoints:
 
         If the format allows it, requests are also signed with the old one for a day, so that receivers can switch.
         """
-        now = self._clock.now()
+        now, shape = self._clock.now(), (await self.find(webhook_id, tenant_id=tenant_id)).shape
+        secret = await asyncio.to_thread(shape.make_secret)
         async with self._database.write() as tx:
             before = await _find(tx, webhook_id, tenant_id, for_update=True)
-            secret = before.shape.make_secret()
             previous = [
                 SigningSecret(old.secret, old.until or now + SECRET_OVERLAP)
                 for old in before.secrets
@@ -200,6 +205,26 @@ class WebhookEndpoints:
             tenant_id=endpoint.tenant_id,
             detail={"url": url_without_query(endpoint.url)},
         )
+
+
+async def insert_delivery(tx: Transaction, endpoint: WebhookEndpoint, type_: str, now: Instant) -> str:
+    """Insert a delivery that belongs to no event, and return its ID."""
+    delivery_id = uuid7(now)
+    await tx.execute(
+        insert(webhook_deliveries).values(
+            delivery_id=delivery_id,
+            endpoint_key=endpoint.key,
+            tenant_id=endpoint.tenant_id,
+            event_at=now,
+            type=type_,
+            status="PENDING",
+            due_at=now,
+            attempts=0,
+            log="[]",
+            created_at=now,
+        )
+    )
+    return delivery_id
 
 
 def url_without_query(url: str) -> str:

@@ -16,6 +16,8 @@ from mailwright.providers.inbound.soft_bounces import is_about_address
 
 # The type of a test delivery, which belongs to no message.
 TEST: Final = "test"
+# The type of the delivery that asks the receiver to confirm the webhook.
+CONFIRMATION: Final = "confirmation"
 _STATUS: Final = re.compile(r"\b[245]\.\d{1,3}\.\d{1,3}\b")
 _REPLY_CODE: Final = re.compile(r"\b[245]\d\d\b")
 

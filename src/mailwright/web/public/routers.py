@@ -1,6 +1,6 @@
 """The routers of the public pages."""
 
-from mailwright.web.public import archive, confirm, form_pages, images, preferences, sign_up, unsubscribe, web_view
+from mailwright.web.public import archive, confirm, form_pages, images, preferences, sign_up, sns, unsubscribe, web_view
 
 ROUTERS = (
     unsubscribe.router,
@@ -11,4 +11,5 @@ ROUTERS = (
     web_view.router,
     archive.router,
     images.router,
+    sns.router,
 )

@@ -8,6 +8,7 @@ from mailwright.events.outbound.formats.mailwright import MailwrightFormat
 from mailwright.events.outbound.formats.postmark import PostmarkFormat
 from mailwright.events.outbound.formats.resend import ResendFormat
 from mailwright.events.outbound.formats.sendgrid import SendGridFormat
+from mailwright.events.outbound.formats.ses import SesFormat
 from mailwright.events.outbound.formats.standard import StandardFormat
 from mailwright.events.outbound.formats.webhook_format import WebhookFormat
 
@@ -20,5 +21,6 @@ FORMATS: Final[Mapping[str, WebhookFormat]] = {
         MailgunFormat(),
         PostmarkFormat(),
         ResendFormat(),
+        SesFormat(),
     )
 }

@@ -26,10 +26,11 @@ class Secret(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Signing:
-    """The secrets that sign a request, newest first, and the time of the request."""
+    """The secrets that sign a request, newest first, the time of the request, and the public URL of Mailwright."""
 
     secrets: Sequence[str]
     at: Instant
+    base_url: str
 
 
 class WebhookFormat(ABC):
@@ -43,6 +44,8 @@ class WebhookFormat(ABC):
     signs_with_all: ClassVar[bool] = False
     # Whether one request has all events that are due.
     is_batch: ClassVar[bool] = False
+    # Whether a new webhook gets a request that asks the receiver to confirm it.
+    asks_to_confirm: ClassVar[bool] = False
     # Whether the documents are those of Mailwright. Others need what the application gave with the message, such as its
     # tags, and have no test event.
     is_own: ClassVar[bool] = False
