@@ -10,6 +10,7 @@ from tests.faults.stage import a_stage
 from tests.pgbouncer import needs_pgbouncer, pgbouncer
 
 FEWEST = 4
+DEFAULT = 12
 PROCESSES = 3
 LISTENING = 2  # Each worker has one more connection, which signals wake it through.
 
@@ -39,9 +40,15 @@ async def test_messages_pass_through_a_pooler_in_session_mode(url: str) -> None:
             assert figures.misses == []
 
 
-async def test_fewest_connections_are_enough(url: str) -> None:
+@pytest.mark.parametrize("connections", [FEWEST, DEFAULT])
+async def test_processes_open_no_more_connections_than_set(url: str, connections: int) -> None:
     async with a_stage(url) as stage:
         figures = await poolers.run(
-            stage, url, bulk=100, transactional=100, connections=FEWEST, most_sessions=FEWEST * PROCESSES + LISTENING
+            stage,
+            url,
+            bulk=100,
+            transactional=100,
+            connections=connections,
+            most_sessions=connections * PROCESSES + LISTENING,
         )
         assert figures.misses == []
