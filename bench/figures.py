@@ -21,6 +21,7 @@ from bench import (
     pacing,
     pages,
     sequences,
+    settling,
     submission,
     tracked_links,
     waking,
@@ -100,6 +101,8 @@ REDIRECTED_PER_SECOND = 3_000
 REDIRECT_P99_MILLISECONDS = 20
 REDIRECTS_OFFERED_PER_SECOND = (500, 1_000)
 OF_OPENSSL = 1.1
+SETTLED_MILLISECONDS = 10
+SETTLING_CPU_MILLISECONDS = {1: 2.0, 20: 0.2}  # Per message, by messages per commit.
 WOKEN_MILLISECONDS = {"Valkey": 60, "LISTEN": 100, "polling": 600}
 OF_BARE_PYTHON = 6
 MATERIALISED_PER_SECOND = 50_000
@@ -340,6 +343,30 @@ def claim_cost(order: Order) -> Iterator[Figure]:
         yield _figure(order, "claim-cost", what, "≤ 1.3", found, engine, new)
 
 
+def settling_cost(order: Order) -> Iterator[Figure]:
+    """Compare one message per commit, as on an idle worker, with as many as a busy worker settles together."""
+    commits = 100 if order.quick else 500
+
+    def found(engine: str, new: Callable[[], AbstractContextManager[str]], size: int) -> Found:
+        rounds = []
+        for number in range(1, order.rounds + 1):
+            order.tell(f"{engine}: {commits} commits of {size} results, round {number} of {order.rounds}", 0)
+            with new() as url:
+                rounds.append(settling.settled(url, commits, size))
+        wait = median(each.clock * 1000 / each.number for each in rounds)
+        cpu = median(each.milliseconds / size for each in rounds)
+        met = wait <= SETTLED_MILLISECONDS and cpu <= SETTLING_CPU_MILLISECONDS[size]
+        return Found(f"{wait:.1f} ms, {cpu:.2f} ms of CPU time per message", met=met)
+
+    for engine, new in (("SQLite", order.stage.sqlite_url), ("PostgreSQL", order.stage.postgresql_url)):
+        for size, goal in SETTLING_CPU_MILLISECONDS.items():
+            what = (
+                f"{engine}: a commit that settles finished attempts and begins the next; attempts of each kind: {size}"
+            )
+            goal_text = f"≤ {SETTLED_MILLISECONDS} ms, ≤ {goal} ms per message"
+            yield _figure(order, "settling", what, goal_text, found, engine, new, size)
+
+
 def lone_message(order: Order) -> Iterator[Figure]:
     """Measure how long a message waits for an idle worker, which is woken or looks every half second."""
 
@@ -551,6 +578,7 @@ def large_pages(order: Order) -> Iterator[Figure]:
 
 ALONE: dict[str, Callable[[Order], Iterator[Figure]]] = {
     "claim-cost": claim_cost,
+    "settling": settling_cost,
     "lone-message": lone_message,
     "accept": api_accept,
     "submission": smtp_submission,
@@ -582,6 +610,7 @@ NAMES = (
     "dkim",
     "commands",
     "claim-cost",
+    "settling",
     "lone-message",
     "accept",
     "submission",
