@@ -7,7 +7,7 @@ from tests.faults.books import compare, doubts_by_worker
 from tests.faults.figures import Figures
 from tests.faults.stage import Stage
 
-CONNECTIONS = 40  # The default of the SMTP provider for transactional messages.
+MOST_BEGUN = 60  # By default, the SMTP provider opens 40 connections, and 20 of them carry two messages.
 SEED = 20_260_101
 
 
@@ -35,7 +35,7 @@ async def run(stage: Stage, *, kills: int, messages: int, audit_by_command: bool
     figures.note("kills", kills)
     figures.none("audits that did not add up", broken_audits)
     figures.expect("kills that left messages in doubt", len(dead), "≥ 1 of 40", when=bool(dead) or kills < 40)
-    figures.at_most("most in doubt after one kill", max(dead.values(), default=0), CONNECTIONS)
+    figures.at_most("most in doubt after one kill", max(dead.values(), default=0), MOST_BEGUN)
     figures.note("in doubt per kill, mean", round(sum(dead.values()) / kills, 1))
     figures.note("doubts about workers that lived", sum(doubts.values()) - sum(dead.values()))
     await compare(stage, figures)

@@ -7,7 +7,7 @@ import psutil
 
 from tests.faults.books import compare, doubts_by_worker
 from tests.faults.figures import Figures
-from tests.faults.kills import CONNECTIONS
+from tests.faults.kills import MOST_BEGUN
 from tests.faults.processes import Process, until
 from tests.faults.stage import Stage
 
@@ -47,7 +47,7 @@ async def run(stage: Stage, *, kills: int, messages: int, supervisor_every: int,
     doubts = await doubts_by_worker(stage)
     figures.note("kills", kills)
     figures.none("processes that outlived their supervisor", orphans_left)
-    figures.at_most("most in doubt after one kill", max(doubts.values(), default=0), CONNECTIONS)
+    figures.at_most("most in doubt after one kill", max(doubts.values(), default=0), MOST_BEGUN)
     survivors = [name for name in doubts if int(name.split("-")[-2]) not in killed]
     figures.note("doubts about processes that were not killed", sum(doubts[name] for name in survivors))
     await compare(stage, figures)

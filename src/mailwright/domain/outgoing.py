@@ -26,3 +26,5 @@ class OutgoingMessage:
     dedupe_key: str | None = None
     # The rendered subject, if it differs from the subject that was stored when the message was accepted.
     own_subject: str | None = None
+    # True if other messages go first when connections are scarce.
+    is_bulk: bool = False

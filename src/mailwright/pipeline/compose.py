@@ -314,6 +314,7 @@ class Composer:
             is_tracked=self._tracker.is_individual(claimed),
             dedupe_key=addressed.dedupe_key,
             own_subject=own_subject,
+            is_bulk=claimed.is_bulk,
         )
 
     def _outgoing_raw(self, claimed: Claimed, sending: MessageSender, to: Mailbox) -> OutgoingMessage:
@@ -335,6 +336,7 @@ class Composer:
             content,
             uses_default_sender=self._identity.has_envelope_sender(sending),
             uses_default_from=False,
+            is_bulk=claimed.is_bulk,
         )
 
     def _copies(self, claimed: Claimed) -> tuple[tuple[Mailbox, ...], tuple[Mailbox, ...]]:

@@ -20,9 +20,13 @@ PATIENT = Timeouts(connect=20.0)
 
 
 def a_mail(
-    *recipients: str, content: bytes = CONTENT, sender: str = SENDER, send_before: Instant | None = None
+    *recipients: str,
+    content: bytes = CONTENT,
+    sender: str = SENDER,
+    send_before: Instant | None = None,
+    is_bulk: bool = False,
 ) -> OutgoingMessage:
-    return OutgoingMessage("message-1", sender, recipients or (READER,), content, send_before)
+    return OutgoingMessage("message-1", sender, recipients or (READER,), content, send_before, is_bulk=is_bulk)
 
 
 @asynccontextmanager

@@ -7,6 +7,7 @@ import pytest
 
 from mailwright.domain.clock import SECOND
 from mailwright.domain.results import ErrorCategory, ResultKind
+from mailwright.providers.smtp import pipeline
 from mailwright.providers.smtp.provider import Smtp
 from mailwright.providers.smtp.url import parse_smtp_url
 from tests.standins.smtp_sink import SmtpSink, Step
@@ -193,7 +194,55 @@ async def test_more_connections_open_beyond_those_for_bulk() -> None:
 async def test_limit_of_connections_holds_for_all_messages() -> None:
     async with SmtpSink() as sink, smtp_to(sink, "?connections=3") as smtp:
         await asyncio.gather(*(smtp.send(a_mail()) for _ in range(20)))
-        assert (smtp.capacity, smtp.bulk_capacity, sink.most_connections) == (3, 3, 3)
+        assert (smtp.capacity, smtp.bulk_capacity, sink.most_connections) == (2 * 3, 2 * 3, 3)
+
+
+async def test_bulk_opens_no_connections_of_transactional_messages() -> None:
+    async with SmtpSink() as sink, smtp_to(sink) as smtp:
+        holds = [sink.hold(Step.DOT, nth=number) for number in range(1, 21)]
+        bulk = [smtp.send(a_mail(is_bulk=True)) for _ in range(60)]
+        await asyncio.gather(*(hold.reached.wait() for hold in holds))
+        assert sink.most_connections == 20
+        assert (await smtp.send(a_mail())).kind is ResultKind.SENT  # On a connection of its own.
+        assert sink.most_connections == 21
+        for hold in holds:
+            hold.release()
+        assert {result.kind for result in await asyncio.gather(*bulk)} == {ResultKind.SENT}
+        assert sink.most_connections == 21
+
+
+async def test_transactional_message_overtakes_waiting_bulk() -> None:
+    async with SmtpSink() as sink, smtp_to(sink, "?connections=1") as smtp:
+        hold = sink.hold(Step.MAIL, nth=1)
+        bulk = [smtp.send(a_mail(is_bulk=True)) for _ in range(3)]
+        await hold.reached.wait()
+        urgent = smtp.send(a_mail("urgent@example.com"))
+        hold.release()
+        await asyncio.gather(urgent, *bulk)
+        assert [message.recipients[0] for message in sink.messages].index("urgent@example.com") == 1
+
+
+@pytest.mark.parametrize(
+    ("pipelining", "quick_seconds", "places"), [(True, 60.0, 2), (True, -1.0, 1), (False, 60.0, 1)]
+)
+async def test_quick_connection_carries_two_messages(
+    monkeypatch: pytest.MonkeyPatch, pipelining: bool, quick_seconds: float, places: int
+) -> None:
+    monkeypatch.setattr(pipeline, "QUICK_SECONDS", quick_seconds)
+    async with SmtpSink(pipelining=pipelining) as sink, smtp_to(sink, "?connections=1") as smtp:
+        assert smtp.capacity == 1
+        await smtp.send(a_mail())
+        assert (smtp.capacity, smtp.bulk_capacity) == (places, places)
+        await asyncio.gather(smtp.send(a_mail()), smtp.send(a_mail()))
+        assert sink.messages[1].commands_behind == (3 if pipelining else 0)  # The envelope of the third message.
+
+
+async def test_last_message_of_a_connection_has_no_second() -> None:
+    async with SmtpSink() as sink, smtp_to(sink, "?connections=1&messages=2") as smtp:
+        await smtp.send(a_mail())
+        assert smtp.capacity == 2
+        await smtp.send(a_mail())
+        assert smtp.capacity == 1
 
 
 async def test_refused_connection_limits_the_capacity() -> None:
@@ -204,7 +253,7 @@ async def test_refused_connection_limits_the_capacity() -> None:
         results = await asyncio.gather(smtp.send(a_mail()), smtp.send(a_mail()))
         assert {result.kind for result in results} == {ResultKind.SENT}
         async with asyncio.timeout(10):
-            while smtp.capacity > 1:
+            while smtp.capacity > 2:  # One connection, which carries two messages.
                 await asyncio.sleep(0)
 
 
@@ -216,3 +265,24 @@ async def test_message_does_not_wait_behind_a_slow_one() -> None:
         assert (await smtp.send(a_mail())).kind is ResultKind.SENT
         hold.release()
         assert (await slow).kind is ResultKind.SENT
+
+
+async def test_connection_that_took_a_message_by_itself_gets_no_other() -> None:
+    async with SmtpSink() as sink, smtp_to(sink, "?connections=2") as smtp:
+        first, greeting, second = (
+            sink.hold(Step.DOT, nth=1),
+            sink.hold(Step.GREETING, nth=2),
+            sink.hold(Step.MAIL, nth=2),
+        )
+        sending = [smtp.send(a_mail())]
+        await first.reached.wait()
+        sending.append(smtp.send(a_mail()))  # Waits for the second connection, until the first is free.
+        await greeting.reached.wait()
+        first.release()
+        await second.reached.wait()
+        sending.extend(smtp.send(a_mail()) for _ in range(3))
+        second.release()
+        greeting.release()
+        results = await asyncio.wait_for(asyncio.gather(*sending), 30)
+        assert {result.kind for result in results} == {ResultKind.SENT}
+        assert len(sink.messages) == len(sending)

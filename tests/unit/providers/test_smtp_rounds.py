@@ -68,7 +68,7 @@ class Office:
             SmtpJob(a_mail(f"reader{n}@example.com"), partial(self.results.__setitem__, n)) for n in range(3)
         ]
 
-    def take(self, *, is_busy: bool = False) -> SmtpJob | None:
+    def take(self, connection: SmtpConnection, *, is_busy: bool) -> SmtpJob | None:
         return self._waiting.pop(0) if self._waiting else None
 
     def requeue(self, job: SmtpJob) -> None:

@@ -3,6 +3,7 @@
 import re
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from mailwright.domain.clock import Clock
@@ -41,7 +42,7 @@ _GOOD_REPLIES = {
 
 
 class ConnectionOwner(Protocol):
-    def take(self, *, is_busy: bool) -> SmtpJob | None:
+    def take(self, connection: "SmtpConnection", *, is_busy: bool) -> SmtpJob | None:
         """Return the next waiting message. `is_busy`: the connection still waits for the reply to a message."""
 
     def requeue(self, job: SmtpJob) -> None:
@@ -89,7 +90,7 @@ class SmtpConnection:
         self._owner = owner
         self._timeouts = timeouts
         self._is_pipelining = features.pipelining
-        self._pipeline = SmtpPipeline(features, owner.take, clock=clock, max_messages=max_messages)
+        self._pipeline = SmtpPipeline(features, partial(owner.take, self), clock=clock, max_messages=max_messages)
         self._transactions = transactions = SmtpTransactions(
             transport, self._pipeline, self._park_or_quit, is_pipelining=features.pipelining
         )
@@ -116,6 +117,11 @@ class SmtpConnection:
     def is_idle(self) -> bool:
         pipeline = self._pipeline
         return not pipeline.expected and pipeline.writing is None
+
+    @property
+    def has_second_place(self) -> bool:
+        """Whether the next message may begin while the server stores one, so that both share a round trip."""
+        return self._is_pipelining and self._pipeline.is_quick and self._pipeline.can_begin and not self.is_quitting
 
     def start(self) -> None:
         self.transport.listener = self

@@ -1,5 +1,6 @@
 """The messages in flight on one SMTP connection, and the replies that are expected for them."""
 
+import asyncio
 from collections import deque
 from typing import Protocol
 
@@ -15,6 +16,8 @@ from mailwright.providers.smtp.responses import LOCK_EXPIRED
 
 # Several pooled connections may be stale. This limits how often a message moves to another connection.
 MAX_MOVES = 3
+# A server that replied to the last content within this time gets the next envelope together with the next content.
+QUICK_SECONDS = 0.5
 
 
 class TakeJob(Protocol):
@@ -28,18 +31,24 @@ class SmtpPipeline:
         "_begun",
         "_clock",
         "_features",
+        "_filed_at",
         "_later_commands",
         "_max_messages",
         "_take",
+        "_time",
         "accepted",
         "expected",
         "filing",
+        "is_quick",
         "opening",
         "writing",
     )
 
     def __init__(self, features: ServerFeatures, take: TakeJob, *, clock: Clock, max_messages: int) -> None:
         """Create an empty pipeline. `take` returns the next message that waits for a connection."""
+        self._time = asyncio.get_running_loop().time
+        self._filed_at = 0.0
+        self.is_quick = False  # Whether the server soon replied to the last content.
         self._features = features
         self._take = take
         self._clock = clock
@@ -99,11 +108,18 @@ class SmtpPipeline:
         else:
             self.filing = None
 
+    def file(self, job: SmtpJob) -> None:
+        """Expect the reply to a message, of which the last byte is written next."""
+        self.filing = job
+        self.expected.append(SmtpPhase.DOT)
+        self._filed_at = self._time()
+
     def accept_filed(self, reply: SmtpReply) -> None:
         """Settle the message in `filing` as accepted."""
         job, self.filing = self.filing, None
         assert job is not None
         self.accepted = job.message.outbox_id, job.message.recipients[0]
+        self.is_quick = self._time() - self._filed_at <= QUICK_SECONDS
         job.settle(job.sent(reply))
 
     def clear(self) -> None:

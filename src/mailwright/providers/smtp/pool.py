@@ -2,8 +2,8 @@
 
 import asyncio
 import ssl
-from collections import deque
 from collections.abc import Callable
+from typing import NamedTuple
 
 from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.results import SendResult
@@ -15,9 +15,17 @@ from mailwright.providers.smtp.opening import ConnectionAttempts
 from mailwright.providers.smtp.responses import ENDED_BEFORE, SessionEnd
 from mailwright.providers.smtp.settings import SmtpSettings, Timeouts
 from mailwright.providers.smtp.transport import SmtpTransport
+from mailwright.providers.smtp.waiting import WaitingJobs
 
 # Open at most this many new connections at the same time, so that a server is not flooded.
 MAX_OPENING = 4
+
+
+class Places(NamedTuple):
+    """The messages that connections can carry."""
+
+    first: int  # One per connection.
+    second: int  # One more per quick connection, behind the first.
 
 
 class SmtpPool:
@@ -32,7 +40,7 @@ class SmtpPool:
         self._settings = settings
         self._clock = clock
         self._timeouts = timeouts
-        self._waiting: deque[SmtpJob] = deque()
+        self._waiting = WaitingJobs()
         self._live: set[SmtpConnection] = set()
         self._idle: dict[
             SmtpConnection, None
@@ -55,15 +63,14 @@ class SmtpPool:
         self.on_retraction: RetractionCallback | None = None
         self._drained: asyncio.Future[None] | None = None
 
-    @property
-    def capacity(self) -> int:
-        """One message per open connection, and one for each connection that may be opened now."""
+    def places(self) -> Places:
+        """Return how many messages the connections can carry that are open or may be opened now."""
         usable = [connection.is_quitting for connection in self._live].count(False)
+        quick = [connection.has_second_place for connection in self._live].count(True)
         if not usable:
-            return 1
-        if self._attempts.is_paused:
-            return usable
-        return usable + min(MAX_OPENING, self._settings.max_connections - len(self._live))
+            return Places(1, 0)
+        may_open = 0 if self._attempts.is_paused else self._settings.max_connections - len(self._live)
+        return Places(usable + min(MAX_OPENING, may_open), min(quick, self._settings.bulk_connections))
 
     def submit(self, job: SmtpJob) -> None:
         if self._is_closing:
@@ -71,7 +78,7 @@ class SmtpPool:
         elif self._idle:
             self._idle.popitem()[0].begin(job)
         else:
-            self._waiting.append(job)
+            self._waiting.add(job)
             self._open_more()
             self._use_half_idle()
 
@@ -94,19 +101,20 @@ class SmtpPool:
 
     # Methods that connections call.
 
-    def take(self, *, is_busy: bool = False) -> SmtpJob | None:
+    def take(self, connection: SmtpConnection, *, is_busy: bool) -> SmtpJob | None:
         """Return the next waiting message. A busy connection gets none if a new connection will be ready sooner."""
-        while self._waiting and not (is_busy and len(self._waiting) <= len(self._attempts)):
-            job = self._waiting.popleft()
-            if not job.is_over:  # Skip jobs whose caller has cancelled.
-                return job
-        return None
+        if is_busy and len(self._waiting) <= len(self._attempts):
+            return None
+        job = self._waiting.take()
+        if job is not None:
+            self.unpark(connection)  # A connection that takes a second message by itself may be parked.
+        return job
 
     def requeue(self, job: SmtpJob) -> None:
         if self._idle:
             self._idle.popitem()[0].begin(job)
         else:
-            self._waiting.appendleft(job)
+            self._waiting.put_first(job)
 
     def park(self, connection: SmtpConnection) -> None:
         if connection.is_idle:
@@ -143,16 +151,21 @@ class SmtpPool:
 
     @property
     def _wants_another(self) -> bool:
-        if not self._waiting or len(self._live) + len(self._attempts) >= self._settings.max_connections:
+        opened, limits = len(self._live) + len(self._attempts), self._settings
+        waiting = len(self._waiting) if opened < limits.bulk_connections else self._waiting.transactional
+        if not waiting or opened >= limits.max_connections:
             return False
         if not self._live:
             # Open one connection first, so that a server that is down or rejects us gets one attempt and not ten.
             return not self._attempts
-        return not self._attempts.is_paused and len(self._waiting) > len(self._attempts)
+        return not self._attempts.is_paused and waiting > len(self._attempts)
 
     def _use_half_idle(self) -> None:
         """Send messages for which no connection is being opened on connections whose last message is being stored."""
-        while self._half_idle and (job := self.take(is_busy=True)) is not None:
+        while self._half_idle and len(self._waiting) > len(self._attempts):
+            job = self._waiting.take()
+            if job is None:
+                return
             connection = next(iter(self._half_idle))
             del self._half_idle[connection]
             connection.begin(job)
@@ -185,7 +198,7 @@ class SmtpPool:
         self._tell_if_drained()
 
     def _fail_waiting(self, result: SendResult) -> None:
-        while (job := self.take()) is not None:
+        while (job := self._waiting.take()) is not None:
             job.settle(result)
 
     # Closing.

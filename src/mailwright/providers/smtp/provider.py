@@ -48,11 +48,12 @@ class Smtp:
 
     @property
     def capacity(self) -> int:
-        return self._pool.capacity
+        return sum(self._pool.places())
 
     @property
     def bulk_capacity(self) -> int:
-        return min(self._pool.capacity, self._settings.bulk_connections)
+        first, second = self._pool.places()
+        return min(first, self._settings.bulk_connections) + second
 
     def watch_capacity(self, on_growth: Callable[[], None]) -> None:
         self._pool.on_growth = on_growth

@@ -148,8 +148,7 @@ class SmtpTransactions:
 
     def _write_last(self, job: SmtpJob, *rest: bytes | memoryview) -> None:
         pipeline = self._pipeline
-        pipeline.filing = job
-        pipeline.expected.append(SmtpPhase.DOT)
+        pipeline.file(job)
         following = pipeline.open_next() if self._is_pipelining else b""
         self._transport.write(b"".join((*rest, following)))
         if self._is_pipelining and not following and not self._transport.is_full:
