@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import ssl
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,12 @@ _DISK_FULL: Final = re.compile(
 )
 _DENIED: Final = "42501"  # PostgreSQL's code. Its messages also contain values.
 _READ_ONLY: Final = re.compile(r"in a read-only transaction")
+# What to do if the server refuses the address, by the code of PostgreSQL.
+_ADVICE: Final = {
+    "28P01": "Correct the password of {user} in the address, in the password file or in PGPASSWORD.",
+    "28000": "Correct the address, or allow it in pg_hba.conf of the server.",
+    "3D000": "Create the database {database}, or correct its name in the address.",
+}
 _NOISE: Final = re.compile(r"<class '[^']*'>: |\s*\(Background on this error.*", re.DOTALL)
 _LITTLE_SPACE: Final = 1_000_000  # bytes
 
@@ -41,7 +48,20 @@ def explain_outage(message: str, url: URL, error: BaseException) -> NotDurable:
         )
     if url.get_backend_name() == "sqlite" and (found := _file_problem(url, reason)) is not None:
         return found
-    return NotDurable(f"{message} ({reason}). Retry shortly.")
+    return _refused(message, url, error) or NotDurable(f"{message} ({reason}). Retry shortly.")
+
+
+def _refused(message: str, url: URL, error: BaseException) -> DatabaseNotReady | None:
+    """Return the error if the server, or the check of its certificate, refuses the address itself."""
+    origin = getattr(error, "orig", None) or error
+    reason = _plain_reason(error)
+    if isinstance(origin, ssl.SSLCertVerificationError):
+        advice = "Correct sslrootcert, or the name of the server in the address."
+    elif (state := getattr(origin, "sqlstate", None)) in _ADVICE:
+        advice = _ADVICE[state].format(user=url.username or "the user", database=url.database)
+    else:
+        return None
+    return DatabaseNotReady(f"{message} ({reason}). {advice}")
 
 
 def is_denied(error: BaseException) -> bool:

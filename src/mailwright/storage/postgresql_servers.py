@@ -1,10 +1,12 @@
 """Connect to the first suitable server of a PostgreSQL URL, and notice poolers, and servers that vanish."""
 
+import os
 import random
 import secrets
 import socket
 import ssl
 from enum import Enum, auto
+from pathlib import Path
 from typing import Any, Final
 
 import asyncpg
@@ -13,7 +15,8 @@ from sqlalchemy.engine import URL
 
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.storage.postgresql_connection import DriverConnection, PooledConnection
-from mailwright.storage.postgresql_url import Server, servers_of
+from mailwright.storage.postgresql_passfile import find_password
+from mailwright.storage.postgresql_url import DEFAULT_PORT, Server, servers_of
 
 # A server that does not respond for this long is left for the next one.
 CONNECT_SECONDS: Final = 4
@@ -74,6 +77,7 @@ class PostgresqlServers:
         self._wanted = ("standby", "any") if wanted == "prefer-standby" else (wanted,)
         self._port = query.get("port")
         self._login = {"user": url.username, "password": url.password or None, "database": url.database}
+        self._passfile = Path(query.get("passfile") or os.environ.get("PGPASSFILE") or "~/.pgpass").expanduser()
         self._settings = _names(query)
         # Whether each server is behind a connection pooler, and whether that keeps prepared statements.
         self._poolers: dict[Server | None, Pooler] = {}
@@ -100,9 +104,10 @@ class PostgresqlServers:
                     # The next connection begins with another server, also if this attempt was cancelled.
                     self._servers.remove(server)
                     self._servers.append(server)
-                    if len(self._servers) == 1 or not isinstance(error, _NEXT_SERVER):
+                    is_other_role = isinstance(error, TargetServerAttributeNotMatched)
+                    if not isinstance(error, _NEXT_SERVER) or (len(self._servers) == 1 and not is_other_role):
                         raise
-                    problems.append(f"{server}: {_reason(error, wanted)}")
+                    problems.append(f"{server or 'the local server'}: {_reason(error, wanted)}")
         raise ConnectionError("; ".join(problems))
 
     async def _connect_to(
@@ -160,7 +165,7 @@ class PostgresqlServers:
             self._dsn,
             host=None if server is None else server.host,
             port=self._port if server is None else server.port,
-            **self._login,
+            **self._login_at(server),
             **self._tls,
             timeout=seconds,
             target_session_attrs=wanted,
@@ -172,6 +177,14 @@ class PostgresqlServers:
             for option in self._probes:
                 connection._transport.get_extra_info("socket").setsockopt(*option)
         return connection
+
+    def _login_at(self, server: Server | None) -> dict[str, Any]:
+        """Add the password of the password file, unless the address or a variable has one."""
+        if self._login["password"] or os.environ.get("PGPASSWORD"):
+            return self._login
+        host, port = server or Server("localhost", int(self._port or DEFAULT_PORT))
+        names = (str(self._login[each]) for each in ("database", "user"))
+        return {**self._login, "password": find_password(self._passfile, host, port, *names)}
 
 
 class Pooler(Enum):

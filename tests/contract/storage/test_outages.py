@@ -123,6 +123,25 @@ def test_reason_follows_from_the_error(reason: str, kind: type[NotDurable], word
     assert words in str(found)
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"username": "nobody"}, 'role "nobody" does not exist'),
+        ({"database": "nowhere"}, "Create the database nowhere, or correct its name in the address."),
+    ],
+)
+async def test_refused_address_is_not_retried(
+    postgres_server: PostgresServer, changes: dict[str, str], words: str
+) -> None:
+    url = make_url(postgres_server.url("postgres")).set(**changes)
+    database = Database(url.render_as_string(hide_password=False))
+    with pytest.raises(DatabaseNotReady) as refused:
+        await load_schema(database)
+    assert words in str(refused.value)
+    assert "Retry shortly" not in str(refused.value)
+    await database.close()
+
+
 def test_file_of_another_user_and_a_full_disk_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     url = make_url(f"sqlite:///{tmp_path}/mailwright.db")
     monkeypatch.setattr(shutil, "disk_usage", lambda _folder: SimpleNamespace(free=0))

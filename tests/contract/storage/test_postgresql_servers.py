@@ -128,6 +128,13 @@ async def test_first_suitable_server_is_used_in_any_order(
             )
 
 
+async def test_single_server_of_another_role_is_named_or_used(url: str) -> None:
+    front = f"{url}&target_session_attrs="
+    await use(f"{front}prefer-standby")
+    with pytest.raises(NotDurable, match="is not standby"):
+        await use(f"{front}standby")
+
+
 async def write(database: Database) -> str:
     """Write on both ways to the database, and return the folder of its server."""
     await database.transact(_touch)
