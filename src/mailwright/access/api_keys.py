@@ -233,13 +233,15 @@ class ApiKeys:
         k = api_keys.c
         matching = (k.id == key_id, k.tenant_id == tenant_id)
         async with self._database.write() as tx:
-            if not await tx.execute(select(k.id).where(*matching)):
+            rows = await tx.execute(select(k.name).where(*matching))
+            if not rows:
                 raise NotFound("There is no API key with this ID.")
             revoked = {"revoked_at": self._clock.now(), "encrypted_key": None}
             changed = update(api_keys).where(*matching, k.revoked_at.is_(None)).values(**revoked)
             if await tx.execute(changed.returning(k.id)) and actor is not None:
                 now, subject = self._clock.now(), str(key_id)
-                await record(tx, now, actor=actor, action="key_revoke", subject=subject, tenant_id=tenant_id)
+                entry = {"actor": actor, "action": "key_revoke", "subject": subject}
+                await record(tx, now, **entry, tenant_id=tenant_id, detail={"name": rows[0].name})
         self._cached.clear()
 
     async def authenticate(self, authorization: str | None) -> Caller:

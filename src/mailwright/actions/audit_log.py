@@ -1,25 +1,35 @@
 """The audit log: the actions of users, API keys and the console."""
 
-from collections.abc import Iterator
-from typing import Annotated, Any
+from collections.abc import AsyncIterator, Iterator
+from typing import Annotated, Any, Final
 
+import orjson
 from pydantic import Field
 
 from mailwright.access.roles import Role
 from mailwright.actions.context import Context
-from mailwright.actions.declaration import Noun, Table, TwoLines, time_of
-from mailwright.outbox.audit_log import list_entries
+from mailwright.actions.declaration import CsvFile, JsonLinesFile, Noun, Option, Table, TwoLines, time_of
+from mailwright.audience.csv_cells import csv_parts
+from mailwright.domain.clock import isoformat
+from mailwright.outbox.audit_log import AuditEntry, AuditFilter, all_entries, list_entries
 from mailwright.schemas.base import ResponseModel, Time
 from mailwright.schemas.paging import Page
-from mailwright.sources.api.fields import Matching
+from mailwright.sources.api.fields import Matching, RequestModel
+from mailwright.texts.audit_log import audit_sentence, searched_words
 
 noun = Noun("audit-log", "The audit log: who did what.", "/v1/audit-log", role=Role.ADMIN)
 
+CSV_COLUMNS: Final = ("time", "sentence", "actor", "action", "subject", "details")
 
 _Text = Annotated[str, Field(max_length=254), Matching(r"[^\x00]*", "must not contain a NUL character")]
 
 
-class AuditLogPage(Page):
+class AuditLogQuery(RequestModel):
+    search: Annotated[
+        _Text | None,
+        Option("--search", metavar="WORDS"),
+        Field(description="Only entries whose sentence, subject or details contain these words."),
+    ] = None
     subject: Annotated[
         _Text | None, Field(description="Only entries about this subject, for example a campaign id.")
     ] = None
@@ -28,13 +38,27 @@ class AuditLogPage(Page):
         _Text | None, Field(description="Only this action, for example campaign.start, or campaign for all of them.")
     ] = None
 
+    def entries_of(self, tenant_id: int | None) -> AuditFilter:
+        return AuditFilter(
+            tenant_id=tenant_id,
+            subject=self.subject or None,
+            actor=self.actor or None,
+            action=self.action or None,
+            words=searched_words(self.search or ""),
+        )
+
+
+class AuditLogPage(AuditLogQuery, Page):
+    """A page of the audit log."""
+
 
 class AuditEntryResponse(ResponseModel):
-    """`actor` is a login, `api` for an API key, or `console` for a command."""
+    """`actor` is a login, `api` for an API key, or `console` for a command. `sentence` says what happened."""
 
     actor: str
     action: str
     subject: str
+    sentence: str
     detail: dict[str, Any]
     created_at: Time
 
@@ -51,36 +75,53 @@ class AuditLogResponse(ResponseModel):
     next_cursor: str | None
 
 
-def _details(entry: AuditEntryResponse) -> Iterator[str]:
-    yield from (f"{name}: {value}" for name, value in entry.detail.items() if value is not None)
+def audit_csv(entries: AsyncIterator[AuditEntry]) -> AsyncIterator[str]:
+    rows = (
+        (isoformat(each.created_at), audit_sentence(each), each.actor, each.action, each.subject, _json(each.detail))
+        async for each in entries
+    )
+    return csv_parts(CSV_COLUMNS, rows)
+
+
+async def audit_json_lines(entries: AsyncIterator[AuditEntry]) -> AsyncIterator[str]:
+    async for each in entries:
+        yield f"{_json(_response(each).to_dict())}\n"
+
+
+@noun.get("/v1/audit-log/entries.csv")
+async def download_audit_log(at: Context, query: AuditLogQuery) -> CsvFile:
+    """Download the audit log as CSV, latest first. Cells that a spreadsheet would run as a formula are escaped."""
+    return CsvFile(audit_csv(all_entries(at.database.reader, **query.entries_of(at.owner_id))), "audit-log.csv")
+
+
+@noun.get("/v1/audit-log/entries.jsonl")
+async def download_audit_log_as_json(at: Context, query: AuditLogQuery) -> JsonLinesFile:
+    """Download the audit log, latest first, with a JSON object on each line."""
+    entries = all_entries(at.database.reader, **query.entries_of(at.owner_id))
+    return JsonLinesFile(audit_json_lines(entries), "audit-log.jsonl")
 
 
 @noun.get(
     command="",
     spans_tenants=True,
-    help="List the actions of users, API keys and the console.",
+    csv=download_audit_log,
+    help="List the actions of users, API keys and the console, or write them as CSV.",
     shown=Table(
         "entries",
         {
-            "Time ({zone}) and actor!": lambda each: TwoLines(time_of("created_at")(each), each.actor),
-            "Action and subject": lambda each: TwoLines(f"{each.action}  {each.subject}", ", ".join(_details(each))),
+            "Time ({zone})!": time_of("created_at"),
+            "What happened": lambda each: TwoLines(each.sentence, ", ".join(_details(each))),
         },
-        nothing="The audit log is empty.",
+        nothing="No entries. If you gave no filter, nobody has changed anything yet.",
     ),
 )
 async def list_audit_log(at: Context, page: AuditLogPage) -> AuditEntryListResponse:
     """List the audit log, latest first."""
     entries = await list_entries(
-        at.database.reader,
-        tenant_id=at.owner_id,
-        limit=page.limit,
-        before=page.before("audit-entry"),
-        subject=page.subject,
-        actor=page.actor,
-        action=page.action,
+        at.database.reader, limit=page.limit, before=page.before("audit-entry"), **page.entries_of(at.owner_id)
     )
     following = page.next_cursor("audit-entry", [entry.id for entry in entries])
-    return AuditEntryListResponse(entries=entries, next_cursor=following)
+    return AuditEntryListResponse(entries=[_response(entry) for entry in entries], next_cursor=following)
 
 
 @noun.get("/v1/journal", deprecated=True)
@@ -88,3 +129,16 @@ async def show(at: Context, page: AuditLogPage) -> AuditLogResponse:
     """List the audit log. Use `GET /v1/audit-log`, which calls the entries `entries`."""
     found = await list_audit_log(at, page)
     return AuditLogResponse(deeds=found.entries, next_cursor=found.next_cursor)
+
+
+def _response(entry: AuditEntry) -> AuditEntryResponse:
+    values = {name: getattr(entry, name) for name in ("actor", "action", "subject", "detail", "created_at")}
+    return AuditEntryResponse(sentence=audit_sentence(entry), **values)
+
+
+def _details(entry: AuditEntryResponse) -> Iterator[str]:
+    yield from (f"{name}: {value}" for name, value in entry.detail.items() if value is not None and name != "name")
+
+
+def _json(value: Any) -> str:
+    return orjson.dumps(value).decode()

@@ -1,5 +1,8 @@
 """HTTP API of the audit log, under its name and its former name."""
 
+import csv
+import io
+import json
 from collections.abc import AsyncIterator
 
 import pytest
@@ -21,6 +24,7 @@ async def test_former_path_lists_the_same_entries(api: Api) -> None:
     page = (await api.client.get("/v1/audit-log", params={"limit": 1})).json()
     [entry] = page["entries"]
     assert (entry["action"], entry["subject"]) == ("list.create", "offers")
+    assert entry["sentence"].endswith("created the list “offers”")
     assert (await api.client.get("/v1/journal", params={"limit": 1})).json() == {
         "deeds": page["entries"],
         "nextCursor": page["nextCursor"],
@@ -49,3 +53,31 @@ async def test_entries_are_filtered_by_actor_and_action(api: Api) -> None:
     assert await actions(action="list") == ["list.edit", "list.create"]
     assert await actions(action="list.create") == ["list.create"]
     assert await actions(action="lis") == []
+
+
+async def test_entries_are_found_by_the_words_of_their_sentences(api: Api) -> None:
+    await api.client.post("/v1/lists", json={"listKey": "news"})
+    await api.client.post("/v1/lists", json={"listKey": "offers"})
+    await api.client.patch("/v1/lists/news", json={"name": "News"})
+
+    async def found(search: str) -> list[str]:
+        answer = await api.client.get("/v1/audit-log", params={"search": search})
+        return [f"{entry['action']} {entry['subject']}" for entry in answer.json()["entries"]]
+
+    assert await found("created the list") == ["list.create offers", "list.create news"]
+    assert await found("list “news”") == ["list.edit news", "list.create news"]
+    assert await found("the API edited") == ["list.edit news"]
+    assert await found("100%") == []
+
+
+async def test_exports_have_every_entry_and_no_formulas(api: Api) -> None:
+    await api.client.post("/v1/lists", json={"listKey": "news"})
+    await api.client.post("/v1/suppressions", json={"email": "=cmd@example.com"})
+    answer = await api.client.get("/v1/audit-log/entries.csv")
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    newest, oldest = csv.DictReader(io.StringIO(answer.text))
+    assert (newest["action"], newest["subject"]) == ("suppression.add", "'=cmd@example.com")
+    assert oldest["sentence"].endswith("created the list “news”")
+    only = (await api.client.get("/v1/audit-log/entries.jsonl", params={"action": "list"})).text.splitlines()
+    [entry] = (await api.client.get("/v1/audit-log", params={"action": "list"})).json()["entries"]
+    assert [json.loads(line) for line in only] == [entry]

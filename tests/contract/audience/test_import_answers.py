@@ -21,6 +21,7 @@ from mailwright.audience.status import ContactStatusService
 from mailwright.domain.clock import HOUR, MINUTE
 from mailwright.domain.errors import InvalidInput
 from mailwright.domain.unsubscribe_tokens import UnsubscribeTokens
+from mailwright.outbox.audit_log import SearchedWord, list_entries
 from mailwright.storage.tables import contacts as contacts_table
 from mailwright.storage.tables import lists as lists_table
 from mailwright.storage.tables import messages, subscriptions
@@ -155,6 +156,19 @@ async def test_no_also_prevents_a_legal_basis(bench: Bench, imports: Imports, tm
     query = select(contacts_table.c.email).where(contacts_table.c.legal_basis.is_not(None))
     async with bench.database.read() as tx:
         assert [row.email for row in await tx.execute(query)] == ["ada@example.com"]
+
+
+async def test_audit_log_names_the_legal_basis_a_no_ends(bench: Bench, imports: Imports, tmp_path: Path) -> None:
+    basis = LegalBasisRecord(LegalBasis.CONTRACT, "Contracts of 2026", "ada")
+    path = a_file(tmp_path, "email,opt_in", "ada@example.com,1", "bob@example.com,1", "cyd@example.com,")
+    await import_(imports, path, list_key=None, legal_basis=basis)
+    said_no = a_file(tmp_path, "email,opt_in", "ada@example.com,0", "cyd@example.com,0")
+    await import_(imports, said_no, list_key=None)
+    [entry] = await list_entries(bench.database, tenant_id=DEFAULT_TENANT, limit=9, action="contact.end_legal_basis")
+    assert (entry.actor, entry.subject) == ("import", "ada@example.com")
+    assert "line 2, opt_in: 0" in entry.detail["source"]
+    [same] = await list_entries(bench.database, tenant_id=None, limit=9, words=[SearchedWord("OPT_IN", [], [])])
+    assert same == entry
 
 
 async def test_objections_are_left_out_and_all_others_subscribed(

@@ -25,6 +25,7 @@ from mailwright.domain.clock import Instant
 from mailwright.domain.ids import uuid7s
 from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.unsubscribe_tokens import GENERAL
+from mailwright.outbox.audit_log import IMPORT, record_entries
 from mailwright.outbox.pending_erasures import find_erasing
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
@@ -231,7 +232,16 @@ async def _record_objections(
             ended += [(row.email, row.list_key) for row in rows]
         without_basis = [(email,) for email, list_key in ended if list_key == GENERAL]
         if without_basis:
-            await tx.count(END_LEGAL_BASIS, contacts=without_basis, tenant_id=target.tenant_id)
+            ended_bases = await tx.run(END_LEGAL_BASIS, contacts=without_basis, tenant_id=target.tenant_id)
+            entries = [(row.email, {"source": target.source_of(contacts[row.email])}) for row in ended_bases]
+            await record_entries(
+                tx,
+                target.now,
+                entries,
+                actor=IMPORT,
+                action="contact.end_legal_basis",
+                tenant_id=target.tenant_id,
+            )
     facts = [
         unsubscribe_fact(
             target.tenant_id,

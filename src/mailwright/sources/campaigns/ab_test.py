@@ -204,7 +204,7 @@ async def _record(
         action=f"campaign.{action}",
         subject=entry.campaign_id,
         tenant_id=entry.tenant_id,
-        detail=detail,
+        detail={"name": entry.campaign_name, **detail},
     )
 
 

@@ -169,6 +169,7 @@ class Archive:
                 action=f"campaign.{action}",
                 subject=campaign.campaign_id,
                 tenant_id=campaign.tenant_id,
+                detail={"name": campaign.name},
             )
             return _archived_campaign((await tx.execute(_archived_campaigns().where(condition)))[0])
 

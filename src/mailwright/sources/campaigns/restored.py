@@ -48,7 +48,6 @@ async def pause_repeats(tx: Transaction, now: Instant, *, actor: str) -> None:
     keys = [row.campaign_key for row in await tx.execute(paused.returning(campaign_repeats.c.campaign_key))]
     c = campaigns.c
     entry = {"actor": actor, "action": "campaign.pause_repeat"}
-    for row in await tx.execute(select(c.campaign_id, c.tenant_id).where(c.id.in_(keys)).order_by(c.id)):
-        await audit_log.record(
-            tx, now, **entry, subject=row.campaign_id, tenant_id=row.tenant_id, detail=audit_log.RESTORED
-        )
+    for row in await tx.execute(select(c.campaign_id, c.tenant_id, c.name).where(c.id.in_(keys)).order_by(c.id)):
+        detail = {"name": row.name, **audit_log.RESTORED}
+        await audit_log.record(tx, now, **entry, subject=row.campaign_id, tenant_id=row.tenant_id, detail=detail)

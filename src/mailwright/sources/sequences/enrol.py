@@ -298,5 +298,5 @@ async def _record(
         action=f"sequence.{action}",
         subject=sequence.sequence_id,
         tenant_id=sequence.tenant_id,
-        detail=detail,
+        detail={"name": sequence.name, **detail},
     )

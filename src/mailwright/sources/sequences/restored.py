@@ -17,10 +17,9 @@ async def pause_sequences(tx: Transaction, now: Instant, *, actor: str) -> tuple
     owner = select(tenants.c.name).where(tenants.c.id == q.tenant_id).scalar_subquery().label("tenant")
     running = update(sequences).where(q.status == "running").values(status="paused", updated_at=now)
     entry = {"actor": actor, "action": "sequence.pause"}
-    rows = await tx.execute(running.returning(q.id, q.sequence_id, q.tenant_id, owner))
+    rows = await tx.execute(running.returning(q.id, q.sequence_id, q.tenant_id, q.name, owner))
     for row in rows:
         await record_lane_deferral(tx, sequence_lane(row.tenant_id, row.id), PAUSED, INDEFINITELY)
-        await audit_log.record(
-            tx, now, **entry, subject=row.sequence_id, tenant_id=row.tenant_id, detail=audit_log.RESTORED
-        )
+        detail = {"name": row.name, **audit_log.RESTORED}
+        await audit_log.record(tx, now, **entry, subject=row.sequence_id, tenant_id=row.tenant_id, detail=detail)
     return tuple((row.tenant, row.sequence_id) for row in rows)

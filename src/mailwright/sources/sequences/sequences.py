@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Final
 
 import orjson
@@ -114,7 +115,7 @@ class Sequences:
                     **values,
                 )
             )
-            await self._record(tx, tenant_id, sequence_id, actor, "create", detail={"name": definition.name})
+            await self._record(tx, tenant_id, sequence_id, actor, "create", name=definition.name)
             return await find_sequence(tx, tenant_id, sequence_id)
 
     async def edit(
@@ -140,7 +141,8 @@ class Sequences:
                 await require_own_draft(tx, tenant_id, sequence_id, actor)
             values = {"name": definition.name, "draft": orjson.dumps(document).decode()}
             await self._change(tx, sequence, revision=sequence.revision + 1, **values)
-            await self._record(tx, tenant_id, sequence_id, actor, "edit", detail={"revision": sequence.revision + 1})
+            detail = {"revision": sequence.revision + 1}
+            await self._record(tx, tenant_id, sequence_id, actor, "edit", name=definition.name, detail=detail)
             return await find_sequence(tx, tenant_id, sequence_id)
 
     async def find(self, tenant_id: int, sequence_id: str) -> StoredSequence:
@@ -272,7 +274,7 @@ class Sequences:
                 list_key=definition.list_key,
             )
             detail = {"version": version, **audit_detail(plan, received)}
-            await self._record(tx, tenant_id, sequence_id, actor, "publish", detail=detail)
+            await self._record(tx, tenant_id, sequence_id, actor, "publish", name=definition.name, detail=detail)
             return await find_sequence(tx, tenant_id, sequence_id), replace(plan, warnings=warnings)
 
     async def pause(self, tenant_id: int, sequence_id: str, *, actor: str) -> StoredSequence:
@@ -281,7 +283,7 @@ class Sequences:
             sequence = await self._in_status(tx, tenant_id, sequence_id, SequenceStatus.RUNNING)
             await record_lane_deferral(tx, sequence.lane, PAUSED, INDEFINITELY)
             await self._change(tx, sequence, status=SequenceStatus.PAUSED.value)
-            await self._record(tx, tenant_id, sequence_id, actor, "pause")
+            await self._record(tx, tenant_id, sequence_id, actor, "pause", name=sequence.name)
         return replace(sequence, status=SequenceStatus.PAUSED)
 
     async def count_overdue(self, tenant_id: int, sequence_id: str) -> int:
@@ -305,7 +307,9 @@ class Sequences:
                 await apply_choice(tx, overdue, late, now)
             await release_emails(tx, overdue, sequence.lane, now)
             await self._change(tx, sequence, status=SequenceStatus.RUNNING.value)
-            await self._record(tx, tenant_id, sequence_id, actor, "resume", detail={"overdue": people})
+            await self._record(
+                tx, tenant_id, sequence_id, actor, "resume", name=sequence.name, detail={"overdue": people}
+            )
         return replace(sequence, status=SequenceStatus.RUNNING), people
 
     async def remove(self, tenant_id: int, sequence_id: str, *, actor: str) -> None:
@@ -315,7 +319,7 @@ class Sequences:
             sequence = await find_sequence(tx, tenant_id, sequence_id, for_update=True)
             if sequence.version is None:
                 await tx.execute(delete(sequences).where(sequences.c.id == sequence.id))
-                await self._record(tx, tenant_id, sequence_id, actor, "delete")
+                await self._record(tx, tenant_id, sequence_id, actor, "delete", name=sequence.name)
                 return
             rows = await tx.execute(select(sequence_enrolments.c.id).where(is_enrolled(sequence.id)))
             await end_enrolments(tx, [(row.id, EndReason.REMOVED.value) for row in rows], now)
@@ -324,7 +328,7 @@ class Sequences:
             await cancel_emails(tx, sequence.lane, now)
             await unfollow(tx, triggers.feed_owner(sequence.id))
             await self._change(tx, sequence, status=SequenceStatus.ARCHIVED.value)
-            await self._record(tx, tenant_id, sequence_id, actor, "archive")
+            await self._record(tx, tenant_id, sequence_id, actor, "archive", name=sequence.name)
 
     async def _prepare(self, tx: Transaction, sequence: StoredSequence) -> tuple[Published, Published | None, MovePlan]:
         """Check the draft, and plan what happens to the people in the published version."""
@@ -368,7 +372,8 @@ class Sequences:
         actor: str,
         action: str,
         *,
-        detail: Mapping[str, Any] | None = None,
+        name: str,
+        detail: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         await audit_log.record(
             tx,
@@ -377,7 +382,7 @@ class Sequences:
             action=f"sequence.{action}",
             subject=sequence_id,
             tenant_id=tenant_id,
-            detail=detail,
+            detail={"name": name, **detail},
         )
 
 

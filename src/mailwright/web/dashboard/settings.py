@@ -1,6 +1,6 @@
-"""Settings pages: users, API keys, limits, tracking, providers, sender domain and audit log.
+"""Settings pages: users, API keys, limits, tracking, providers and sender domain.
 
-Administrators of one tenant manage its users, API keys and audit log. Administrators of the installation manage
+Administrators of one tenant manage its users and API keys. Administrators of the installation manage
 everything.
 """
 
@@ -27,10 +27,9 @@ from mailwright.domain.shadow import SmtpMode
 from mailwright.domain.tracking import parse_mode, strictest
 from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.outbox import quotas, tenants
-from mailwright.outbox.audit_log import list_entries, record
+from mailwright.outbox.audit_log import record
 from mailwright.outbox.shadow import load_report
 from mailwright.outbox.workers import learned_rate_of, presence_by_provider
-from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.web.dashboard.campaigns_forms import tenant_rails_fields, tenant_rails_of
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields, read_values
 from mailwright.web.dashboard.installation_values import installation_values, require_installation
@@ -92,9 +91,7 @@ SCOPES: Final = (
     (Scope.MANAGE, lazy_gettext("Manage"), lazy_gettext("change campaigns, contacts, templates and everything else")),
 )
 _ALL_TENANTS: Final = "*"  # No tenant has this name.
-_PAGE: Final = 50
 _SHADOW_DAYS: Final = 7
-_NEWEST: Final = 2**63 - 1
 
 
 @router.get("")
@@ -517,37 +514,6 @@ async def check_domain(
         "fixed": origin.text if origin.is_fixed else "",
     }
     return fragment(request, visitor, "settings/domain_checks.html", checks=checks, sender=sender)
-
-
-# Audit log.
-
-
-@router.get("/audit-log")
-async def show_audit_log(
-    request: Request,
-    engine: EngineDep,
-    visitor: AdminDep,
-    cursor: Annotated[str | None, Query(max_length=200)] = None,
-    subject: Annotated[str, Query(max_length=254)] = "",
-    actor: Annotated[str, Query(max_length=254)] = "",
-    action: Annotated[str, Query(max_length=254)] = "",
-) -> Response:
-    """Show the audit log. Administrators of the installation also see entries without a tenant."""
-    before = decode_cursor("audit-entry", cursor)[0] if cursor else _NEWEST
-    tenant_id = None if visitor.user.tenant_id is None else visitor.tenant_id
-    found = await list_entries(
-        engine.database.reader,
-        tenant_id=tenant_id,
-        limit=_PAGE,
-        before=before,
-        subject=subject or None,
-        actor=actor or None,
-        action=action or None,
-    )
-    following = encode_cursor("audit-entry", found[-1].id) if len(found) == _PAGE else None
-    names = {tenant.id: tenant.name for tenant in await tenants.list_all(engine.database)}
-    values = {"entries": found, "following": following, "tenant_names": names, "is_first": cursor is None}
-    return await _page(request, visitor, "audit_log", None, subject=subject, actor=actor, action=action, **values)
 
 
 async def _page(
