@@ -47,7 +47,7 @@ class Child:
     ) -> None:
         if self.exit_code() is not None:
             return
-        for process in reversed(self._tree()):
+        for process in reversed(self.tree()):
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         self._popen.wait()
@@ -72,7 +72,7 @@ class Child:
 
     def rss_bytes(self) -> int:
         total = 0
-        for process in self._tree():
+        for process in self.tree():
             with contextlib.suppress(psutil.NoSuchProcess):
                 total += process.memory_info().rss
         return total
@@ -83,7 +83,7 @@ class Child:
         last_line = (self.log.read_text(errors="replace").strip() or "nothing").splitlines()[-1]
         return f"`{title}` {state} and said last ({self.log.name}): {last_line}"
 
-    def _tree(self) -> list[psutil.Process]:
+    def tree(self) -> list[psutil.Process]:
         try:
             return [self._process, *self._process.children(recursive=True)]
         except psutil.NoSuchProcess:

@@ -20,6 +20,7 @@ from bench import (
     outgoing_webhooks,
     pacing,
     pages,
+    scale,
     sequences,
     settling,
     submission,
@@ -576,6 +577,20 @@ def large_pages(order: Order) -> Iterator[Figure]:
         yield _figure(order, "pages", what, f"p95 ≤ {pages.GOAL_MILLISECONDS} ms", found, engine, new)
 
 
+def large_installation(order: Order) -> Iterator[Figure]:
+    """Measure once, because it takes an hour: filling, import, campaign, pages, backup, sending and retention."""
+    messages, people = order.count * 250, order.count * 50  # five million and a million by default
+    for engine, new in (("SQLite", order.stage.sqlite_url), ("PostgreSQL", order.stage.postgresql_url)):
+        order.tell(f"{engine}: an installation of {messages:,} messages", 0)
+        folder = order.stage.scratch / f"scale-{engine}"
+        folder.mkdir()
+        with new() as url:
+            facts = {"messages": messages, "people": people, "seconds": 5 if order.quick else scale.SECONDS}
+            for row in scale.measured(scale.Installation(order.stage, url, folder, **facts)):
+                what = f"{engine}: {row.what}"
+                yield Figure("scale", what, row.measured, "", None, row.goal, row.met, order.command("scale"))
+
+
 ALONE: dict[str, Callable[[Order], Iterator[Figure]]] = {
     "claim-cost": claim_cost,
     "settling": settling_cost,
@@ -590,6 +605,7 @@ ALONE: dict[str, Callable[[Order], Iterator[Figure]]] = {
     "pacing": even_pace,
     "pages": large_pages,
     "sequences": large_sequences,
+    "scale": large_installation,
     "webhooks": inbound_webhooks,
     "outgoing-webhooks": outgoing,
     "tracked-links": tracked,
@@ -622,6 +638,7 @@ NAMES = (
     "pacing",
     "pages",
     "sequences",
+    "scale",
 )
 
 

@@ -13,6 +13,7 @@ from sqlalchemy import select, text
 
 from bench.migrated import migrated
 from mailwright.app.notification_queue import open_configured_queue
+from mailwright.app.restore_checks import make_guard
 from mailwright.app.wiring import Engine, open_engine
 from mailwright.audience import contacts, lists, segments
 from mailwright.audience.importing.imports import Imports
@@ -32,12 +33,14 @@ SHOP: Final = 1
 BAKERY: Final = 2
 # Generated rows have keys above this, so that they never collide with those of the sample.
 ABOVE: Final = 1_000
-# The number of recipients. Only the first of them are contacts; the others have been erased.
+# The least number of recipients. Only the first of them are contacts; the others have been erased.
 ADDRESSES: Final = 500_000
-# A multiplier that is coprime to the number of addresses, so that each address is used once.
+# A multiplier that is coprime to the number of addresses, so that the largest campaign uses each address once.
 SHUFFLE: Final = 7_919
 AT_ONCE: Final = 50_000
 DAYS: Final = 60
+# The highest number of a campaign.
+CAMPAIGNS: Final = 200
 # The campaign of the sample that generated campaigns copy.
 MODEL: Final = "Thanks to collectors"
 LARGE_CAMPAIGN: Final = "01900000-0000-7000-9000-100000000001"
@@ -57,6 +60,14 @@ class Size:
 
     def of(self, number: int) -> int:
         return max(1, number * self.share // 1_000)
+
+    def at_most(self, number: int) -> int:
+        """Return how many campaigns or runs there are: more messages make them larger, not more."""
+        return min(number, self.of(number))
+
+    @property
+    def addresses(self) -> int:
+        return max(ADDRESSES, self.of(ADDRESSES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,16 +100,16 @@ class Block:
 def blocks(size: Size) -> Iterator[Block]:
     """Return the groups, oldest first: a million messages, of which 50,000 wait."""
     yield Block(Source.CAMPAIGN, size.of(500_000), campaign=1)
-    for number in range(2, 2 + size.of(189)):
+    for number in range(2, 2 + size.at_most(189)):
         source = Source.MAILOUT if number <= 20 else Source.CAMPAIGN
         yield Block(source, size.of(1_000), campaign=number)
     yield Block(Source.API, size.of(100_000))
     yield Block(Source.API, size.of(40_000), tenant_id=BAKERY)
     yield Block(Source.ARTICLE, size.of(60_000), run=1)
-    for number in range(2, 2 + size.of(20)):
+    for number in range(2, 2 + size.at_most(20)):
         yield Block(Source.ARTICLE, size.of(500), run=number)
     yield Block(Source.NOTIFICATION, size.of(36_000))
-    for number in range(191, 201):
+    for number in range(191, CAMPAIGNS + 1):
         yield Block(Source.CAMPAIGN, size.of(6_000), waiting=size.of(4_500), campaign=number)
     yield Block(Source.API, size.of(5_000), waiting=size.of(5_000))
 
@@ -114,6 +125,7 @@ def places(url: str, folder: Path) -> dict[str, str]:
         "mailbox": str(folder / "mailbox"),
         "images": str(folder / "images"),
         "imports": str(folder / "imports"),
+        "state": str(folder / "state"),
         "notify_database_url": f"sqlite:///{folder / 'seats.db'}",
         "working_hours": "00:00-24:00",
     }
@@ -121,6 +133,8 @@ def places(url: str, folder: Path) -> dict[str, str]:
 
 async def fill(url: str, folder: Path, size: Size, *, is_tallied: bool = True) -> None:
     async with open_engine(settings_of(await migrated(url), folder)) as engine:
+        # Records that this machine uses the database from its beginning, so that a worker sends the waiting messages.
+        await make_guard(engine.settings, engine.database, engine.clock, None).check()
         now = SystemClock().now()
         for days in (DAYS, 0):
             await ensure_event_partitions(engine.database, now - days * DAY)
@@ -130,9 +144,8 @@ async def fill(url: str, folder: Path, size: Size, *, is_tallied: bool = True) -
         await _messages(engine, size, now)
         await _around(engine, size, now, folder)
         await _queue(engine, size)
-        for text in _MESSAGES_BEHIND:
-            await _run(engine, text)
         if engine.database.dialect == "postgresql":
+            await _run(engine, *(_NEXT_KEY.format(table=table) for table in _WITH_KEYS))
             await _run(engine, "ANALYZE")  # As the autovacuum of PostgreSQL does. SQLite has none.
         tallying = EventTallier(engine.database, engine.clock)
         while is_tallied and await tallying.add_batch():
@@ -165,6 +178,7 @@ async def _campaigns(engine: Engine, size: Size, now: int) -> None:
             "count": block.count,
             "status": "SENDING" if block.waiting else "SENT",
             "began": _moment(size, first, now),
+            "behind": ABOVE + first - 1,  # the key of the last message before it
             "ended": "NULL" if block.waiting else _moment(size, last, now),
             "met": _moment(size, last, now),
         }
@@ -187,6 +201,7 @@ async def _messages(engine: Engine, size: Size, now: int) -> None:
             "told": 10 if block.is_bulk else 2**31,  # providers report further events only about bulk messages
             "waits_after": last - block.waiting,
             "contacts": size.of(100_000),
+            "addresses": size.addresses,
             "created": f"({_moment(size, 0, now)} + i * {_step(size)})",
             "now": now,
         }
@@ -256,7 +271,7 @@ def _id(kind: str, number: int) -> str:
 
 # A recursive query, which both engines support, yields the numbers; all other values are computed from them.
 _NUMBERS = "WITH RECURSIVE n(i) AS (SELECT CAST({first} AS bigint) UNION ALL SELECT i + 1 FROM n WHERE i < {last})"
-_READER = f"i * {SHUFFLE} % {ADDRESSES}"
+_READER = f"i * {SHUFFLE} % {{addresses}}"
 _EMAIL = f"CASE WHEN i % {{busy}} = 0 THEN '{BUSY_ADDRESS}' ELSE 'reader' || ({_READER}) || '@example.com' END"
 
 _CONTACTS = (
@@ -287,9 +302,9 @@ _SUPPRESSIONS = (
 )
 _CAMPAIGN = (
     "INSERT INTO campaigns (id, campaign_id, tenant_id, name, status, definition, created_at, updated_at, started_at,"
-    f" finished_at) SELECT {ABOVE} + {{number}}, '01900000-0000-7000-9000-' || (100000000000 + {{number}}), tenant_id,"
-    " 'Campaign {number}', '{status}', definition, {began}, {met}, {began}, {ended} FROM campaigns"
-    " WHERE id = {model}"
+    f" finished_at, messages_after_key) SELECT {ABOVE} + {{number}},"
+    " '01900000-0000-7000-9000-' || (100000000000 + {number}), tenant_id, 'Campaign {number}', '{status}', definition,"
+    " {began}, {met}, {began}, {ended}, {behind} FROM campaigns WHERE id = {model}"
 )
 _ENTRY = (
     "INSERT INTO queue_entries (id, campaign_key, tenant_id, lane, content, limits, planned, processed, recipients,"
@@ -305,16 +320,17 @@ _MAILOUT = (
 )
 _ARTICLE_RUN = (
     "INSERT INTO campaign_runs (id, run_id, tenant_id, campaign_tag, article_key, actor, send_batch_id,"
-    " audience_filter, list_key, content, recipients, skipped, enqueued_to, started_at, enqueue_ended_at)"
+    " audience_filter, list_key, content, recipients, skipped, enqueued_to, started_at, enqueue_ended_at,"
+    " messages_after_key)"
     f" SELECT {ABOVE} + {{number}}, '01900000-0000-7000-a000-' || (100000000000 + {{number}}), tenant_id, campaign_tag,"
-    " article_key, 'bench', 'batch-{number}', audience_filter, list_key, content, {count}, 0, 'z', {began}, {met}"
-    " FROM campaign_runs WHERE id = 1"
+    " article_key, 'bench', 'batch-{number}', audience_filter, list_key, content, {count}, 0, 'z', {began}, {met},"
+    " {behind} FROM campaign_runs WHERE id = 1"
 )
 _MESSAGES = (
-    "INSERT INTO messages (id, outbox_id, tenant_id, source, request_id, to_email, contact_key, subject, template_key,"
-    " payload, retry_policy, on_doubt, is_bulk, created_at, list_key, campaign_key) {numbers} "
+    "INSERT INTO messages (id, outbox_id, tenant_id, source, request_id, to_email, external_id, contact_key, subject,"
+    " template_key, payload, retry_policy, on_doubt, is_bulk, created_at, list_key, campaign_key) {numbers} "
     f"SELECT i + {ABOVE}, '01900000-0000-7000-8000-' || (100000000000 + i), {{tenant}}, '{{source}}', {{request}},"
-    f" {_EMAIL}, CASE WHEN {_READER} < {{contacts}} THEN {_READER} + {ABOVE} + 1 END,"
+    f" {_EMAIL}, '' || i, CASE WHEN {_READER} < {{contacts}} THEN {_READER} + {ABOVE} + 1 END,"
     " 'Order ' || i || ' is on its way', 1,"
     """ '{{"to": "reader@example.com", "subject": "Your order is on its way", "variables": {{"name": "Ada", """
     """"order": "A-1815", "total": "€ 24.00", "items": []}}}}', 'standard', 'hold', {is_bulk}, {created}, {list},"""
@@ -404,11 +420,6 @@ _KINDS = {
     Source.ARTICLE: (_ARTICLE_RUN,),
 }
 
-# As they are recorded when a campaign or a run begins.
-_MESSAGES_BEHIND: Final = (
-    "UPDATE campaigns SET messages_after_key ="
-    " COALESCE((SELECT min(m.id) - 1 FROM messages AS m WHERE m.campaign_key = campaigns.id), 0)",
-    "UPDATE campaign_runs SET messages_after_key ="
-    " COALESCE((SELECT min(m.id) - 1 FROM messages AS m"
-    " WHERE m.source = 'article' AND m.request_id = campaign_runs.run_id), 0)",
-)
+# Tables whose keys the statements above choose. SQLite continues after the highest key by itself.
+_WITH_KEYS: Final = ("contacts", "campaigns", "queue_entries", "campaign_runs", "messages")
+_NEXT_KEY: Final = "SELECT setval(pg_get_serial_sequence('{table}', 'id'), (SELECT max(id) FROM {table}))"

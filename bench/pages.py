@@ -227,8 +227,10 @@ def measured(stage: Stage, url: str, folder: Path, *, times: int = TIMES, only: 
         return [path.format(**names) for path in paths if only in path]
 
     more = {f"MAILWRIGHT_{name.upper()}": value for name, value in filling.places(url, folder).items()}
-    with mailwright.serving(stage, url, {**more, "ADMIN_PASSWORD": PASSWORD}) as service:
-        asking = Asking(service.url, service.key, Work(service.pid, url))
+    with (
+        mailwright.serving(stage, url, {**more, "ADMIN_PASSWORD": PASSWORD}) as service,
+        contextlib.closing(Asking(service.url, service.key, Work(service.pid, url))) as asking,
+    ):
         asking.sign_in()
         names = asking.names()
         yield from (asking.timed(path, times) for path in wanted(PAGES))
@@ -279,6 +281,9 @@ class Asking:
         self._connection = self._connected()
         self._key = {"Authorization": f"Bearer {key}"}
         self._cookie: dict[str, str] = {}
+
+    def close(self) -> None:
+        self._connection.close()
 
     def sign_in(self) -> None:
         form = urlencode({"login": "admin", "password": PASSWORD, "next": ""})
