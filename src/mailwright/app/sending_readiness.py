@@ -49,7 +49,9 @@ async def load_readiness(
         [own] = await tx.execute(select(tenants.c.tracking).where(tenants.c.id == tenant_id))
         consenting: int | None = None
         if counts_consent:
-            query = select(func.count()).where(contacts.c.tenant_id == tenant_id, consented)
+            # The condition of the index. Without it, SQLite reads all contacts.
+            is_asked = contacts.c.consents_to_tracking.is_not(None)
+            query = select(func.count()).where(contacts.c.tenant_id == tenant_id, is_asked, consented)
             consenting = int((await tx.execute(query))[0][0])
     workers = {each.worker for each in await list_present(database, clock.now()) if not each.is_silent(clock.now())}
     is_checked = await directory.is_signed(from_) or not await _is_unchecked(database)

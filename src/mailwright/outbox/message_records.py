@@ -31,7 +31,7 @@ from mailwright.domain.message import WARNINGS, Event, Source
 from mailwright.domain.states import CLAIMABLE, EventType, MessageGroup, Status
 from mailwright.domain.timeline import order_events
 from mailwright.storage.database import Database, Readable, Transaction
-from mailwright.storage.expressions import lower_ascii, position
+from mailwright.storage.expressions import lower_ascii, position, unindexed
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import deliveries, lane_deferrals, messages, provider_configurations
 
@@ -193,7 +193,8 @@ async def find_recipients(
     database: Database, tenant_id: int, outbox_ids: Sequence[str], *, without: str | None = None
 ) -> dict[str, str]:
     """Return the addresses of a tenant's messages by their ids, except requests that begin with `without`."""
-    mine = [messages.c.tenant_id == tenant_id, messages.c.outbox_id.in_(outbox_ids)]
+    # For more than a few ids, SQLite would read all messages of the tenant instead.
+    mine = [unindexed(messages.c.tenant_id) == tenant_id, messages.c.outbox_id.in_(outbox_ids)]
     if without is not None:
         mine.append(messages.c.request_id.not_like(f"{without}%"))
     async with database.read() as tx:

@@ -113,11 +113,14 @@ class position(FunctionElement[int]):  # noqa: N801 - a function of SQL
     inherit_cache = True
 
 
-class unindexed(FunctionElement[str]):  # noqa: N801 - a function of SQL
+class unindexed(FunctionElement[Any]):  # noqa: N801 - a function of SQL
     """A column for which SQLite must not use an index."""
 
-    type = Text()
     inherit_cache = True
+
+    def __init__(self, column: ColumnElement[Any]) -> None:
+        super().__init__(column)
+        self.type = column.type
 
 
 class json_members(FunctionElement[Any]):  # noqa: N801 - a function of SQL

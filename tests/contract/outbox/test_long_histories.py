@@ -22,6 +22,7 @@ from mailwright.sources.campaigns import ab_test, failed_recipients, progress
 from mailwright.sources.campaigns.entries import find_entry
 from mailwright.sources.campaigns.records import Campaign, find_campaign
 from mailwright.sources.campaigns.report_figures import load_figures
+from mailwright.sources.campaigns.scheduler import CampaignScheduler
 from mailwright.sources.campaigns.statistics import campaign_statistics
 from mailwright.sources.sequences import figures, last_emails
 from mailwright.storage.database import Database, Transaction
@@ -109,6 +110,21 @@ async def test_failures_are_counted_by_the_time_they_failed(database: Database) 
     plan = await _explained(database, words, values)
     # On an empty table, PostgreSQL may choose any index.
     assert "ix_deliveries_failed" in plan or database.dialect == "postgresql", plan
+
+
+async def test_messages_of_many_ids_are_found_by_their_ids(database: Database) -> None:
+    ids = [f"id-{number}" for number in range(200)]
+    [(words, values)] = await _asked(database, lambda: message_records.find_recipients(database, 1, ids, without="x"))
+    plan = await _explained(database, words, values)
+    assert re.search(r"outbox_id ?= ?(\?|ANY)", plan), plan
+
+
+async def test_workers_look_for_unsettled_campaigns_by_lane(database: Database) -> None:
+    """Each worker does so every few seconds, also for campaigns that were cancelled long ago."""
+    asked = await _asked(database, CampaignScheduler(database, ManualClock()).tick)
+    [(words, values)] = [each for each in asked if "campaigns.status = " in each[0] and " deliveries" in each[0]]
+    plan = await _explained(database, words, values)
+    assert "ix_deliveries_waiting" in plan, plan
 
 
 async def test_audience_is_counted_from_the_list_index(database: Database) -> None:

@@ -16,7 +16,7 @@ from mailwright.sources.campaigns.ab_test import variants_by_template
 from mailwright.sources.campaigns.entries import find_entry
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
-from mailwright.storage.tables import contacts, deliveries, messages
+from mailwright.storage.tables import IS_WAITING, contacts, deliveries, messages
 
 FIRST_RESPONSES = statement(__package__, "first_responses")
 
@@ -24,13 +24,12 @@ PAGE = 5_000
 
 # Must be exactly the condition of the partial index of these states, or SQLite does not use the index.
 _IS_RARE = text("deliveries.status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED')")
-_IS_WAITING = text("deliveries.locked_by IS NULL AND deliveries.status IN ('PENDING', 'RETRY_SCHEDULED')")
 
 # The conditions of `bucket_of` for each bucket with messages.
 _D = deliveries.c
 _IS_SUPPRESSED = func.coalesce(_D.error_code, "").in_(SUPPRESSED_CODES)
 _CONDITIONS: Final[Mapping[Bucket, tuple[ColumnElement[bool] | TextClause, ...]]] = {
-    Bucket.WAITING: (_IS_WAITING,),
+    Bucket.WAITING: (IS_WAITING,),
     Bucket.SENDING: (_D.locked_by.is_not(None),),
     Bucket.SENT: (_D.status == Status.SENT, _D.bounced_at.is_(None)),
     Bucket.BOUNCED: (_D.bounced_at.is_not(None), _D.status == Status.SENT),

@@ -21,7 +21,7 @@ from mailwright.domain.guard_rails import DEFAULT_GUARD_RAILS, GuardRails
 from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.permits import Limits
 from mailwright.domain.schedule import OVERDUE_AFTER
-from mailwright.domain.states import CLAIMABLE, EventType
+from mailwright.domain.states import EventType
 from mailwright.ops.logs import logger
 from mailwright.outbox import defer
 from mailwright.outbox.limits import DefaultLimits
@@ -39,7 +39,7 @@ from mailwright.sources.campaigns.sender_rules_hold import hold_if_rules_are_unm
 from mailwright.sources.campaigns.waves import advance_waves
 from mailwright.sources.sender_rules import NO_SENDER_RULES, SenderRules
 from mailwright.storage.database import Database, Transaction
-from mailwright.storage.tables import campaigns, deliveries, lane_deferrals, queue_entries
+from mailwright.storage.tables import IS_WAITING, campaigns, deliveries, lane_deferrals, queue_entries
 
 NO_LIMITS: Final = DefaultLimits(Limits())
 
@@ -91,13 +91,7 @@ _IS_DEFERRED: Final = (
     .exists()
 )
 _HAS_WAITING_MESSAGES: Final = (
-    select(deliveries.c.message_key)
-    .where(
-        deliveries.c.locked_by.is_(None),
-        deliveries.c.status.in_(CLAIMABLE),
-        deliveries.c.lane == queue_entries.c.lane,
-    )
-    .exists()
+    select(deliveries.c.message_key).where(IS_WAITING, deliveries.c.lane == queue_entries.c.lane).exists()
 )
 _MAY_HAVE_ENDED: Final = (campaigns.c.status == CampaignStatus.PAUSED) & queue_entries.c.enqueue_ended_at.is_not(None)
 # The campaigns that are not completed, without those that are scheduled for later, or paused with recipients who have

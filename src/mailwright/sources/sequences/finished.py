@@ -13,14 +13,13 @@ from mailwright.domain.lanes import sequence_lane
 from mailwright.sources.sequences.program import EndReason
 from mailwright.storage.database import Transaction
 from mailwright.storage.statements import statement
-from mailwright.storage.tables import contacts, deliveries, messages, sequence_enrolments
+from mailwright.storage.tables import IS_WAITING, contacts, deliveries, messages, sequence_enrolments
 
 LATEST_RUNS = statement(__package__, "latest_runs")
 
 _E = sequence_enrolments.c
 # Literals instead of parameters, so that the database can use the partial indexes.
 _IS_FINISHED = text("sequence_enrolments.end_reason = 'finished'")
-_IS_WAITING = text("deliveries.locked_by IS NULL AND deliveries.status IN ('PENDING', 'RETRY_SCHEDULED')")
 
 
 async def load_latest_runs(tx: Transaction, sequence_key: int, contact_keys: Iterable[int]) -> list[Any]:
@@ -55,7 +54,7 @@ def has_unsent(tenant_id: int, sequence_key: int) -> ColumnElement[bool]:
     """Return the condition of finished runs of people to whom an email waits."""
     m, c = messages.c, contacts.alias("recipients").c
     waiting = select(c.id).where(
-        _IS_WAITING,
+        IS_WAITING,
         deliveries.c.lane == sequence_lane(tenant_id, sequence_key),
         m.id == deliveries.c.message_key,
         c.tenant_id == tenant_id,
