@@ -245,7 +245,7 @@ async def test_refused_start_lists_every_reason_and_exits_1(here: Commands) -> N
     in_use = await here.run("list", "delete", "nobody", "--yes")
     assert (in_use.code, "the draft News uses it" in in_use.err) == (1, True)
     # A restored draft may name a list that no longer exists.
-    for command in (("campaign", "delete", campaign_id), ("list", "delete", "nobody", "--yes")):
+    for command in (("campaign", "delete", campaign_id, "--yes"), ("list", "delete", "nobody", "--yes")):
         assert "restore" in (await here.ok(*command)).out
     assert (await here.run("campaign", "start", campaign_id)).code != 0
     await here.ok("campaign", "restore", campaign_id)

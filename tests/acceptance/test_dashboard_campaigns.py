@@ -59,6 +59,10 @@ def press(page: Page, button: str) -> None:
     page.get_by_role("button", name=button, exact=True).click()
 
 
+def open_menu(page: Page) -> None:
+    page.locator("#campaign-menu > summary").click()
+
+
 def test_campaign_is_written_previewed_started_and_completed(dashboard: Dashboard, ada: Page) -> None:
     open_page(ada, dashboard, "/campaigns/new")
     ada.get_by_label("Name", exact=True).fill("News of autumn")
@@ -265,11 +269,13 @@ def test_review_shows_different_recipients_and_remembers_the_test_address(dashbo
 def test_deleted_draft_is_restored_by_undo(dashboard: Dashboard, ada: Page) -> None:
     campaign_id = created(dashboard, "Thrown away")
     open_page(ada, dashboard, f"/campaigns/{campaign_id}")
+    open_menu(ada)
     press(ada, "Delete")
     expect(ada.get_by_text("Deleted Thrown away.")).to_be_visible()
     expect(ada.get_by_role("link", name="Thrown away")).to_have_count(0)
     press(ada, "Undo")
     expect(ada.get_by_role("heading", level=1)).to_have_text("Thrown away")
+    open_menu(ada)
     press(ada, "Archive")
     ada.get_by_role("link", name="Archived").click()
     ada.get_by_role("link", name="Thrown away").click()
@@ -418,6 +424,7 @@ def test_draft_attachments_are_uploaded_shown_and_removed(dashboard: Dashboard, 
     expect(files).to_have_count(1)
     ada.get_by_role("link", name="Review").click()
     expect(ada.locator(".email-preview .attachments")).to_contain_text("offer.pdf")
+    open_menu(ada)
     ada.get_by_role("button", name="Duplicate").click()
     expect(ada.locator("#attachments .attachments")).to_contain_text("offer.pdf")
 

@@ -1073,6 +1073,7 @@ async def archive(at: Context, campaign_id: str) -> CampaignResponse:
     audit="campaign.delete",
     command="delete",
     help="Delete a campaign that never started.",
+    question="Delete the campaign {campaign_id}?",
     shown="Deleted the campaign. `mailwright campaign restore {campaign_id}` brings it back.",
 )
 async def delete(at: Context, campaign_id: str) -> None:

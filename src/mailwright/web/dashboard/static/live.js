@@ -6,6 +6,7 @@ function isInUse(element) {
   return (
     // A confirmation dialog is open: its button must still exist when the dialog closes.
     document.querySelector("dialog[open]") !== null ||
+    element.querySelector("details.menu[open]") !== null ||
     (element.contains(document.activeElement) && document.activeElement !== document.body) ||
     (selection && !selection.isCollapsed && selection.containsNode(element, true))
   );
