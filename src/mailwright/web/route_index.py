@@ -3,8 +3,10 @@
 from functools import cache, cached_property
 
 from fastapi import APIRouter
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Receive, Scope, Send
+
+from mailwright.web.plain_route import PlainRoute
 
 Segments = tuple[str, str]
 ANY = "{}"  # A segment with a parameter.
@@ -28,11 +30,31 @@ class RouteIndex:
     def _fixed(self) -> list[set[str]]:
         return [{pattern[place] for pattern, _ in self._routes} for place in (0, 1)]
 
+    @cached_property
+    def _direct(self) -> dict[tuple[str, str], PlainRoute]:
+        """The routes that can be called without a search: no earlier route matches their paths."""
+        found: dict[tuple[str, str], PlainRoute] = {}
+        for _, route in self._routes:
+            if isinstance(route, PlainRoute) and route.is_direct and not route.param_convertors:
+                for method in route.methods or ():
+                    if self._first_match(method, route.path) is route:
+                        found[method, route.path] = route
+        return found
+
+    def _first_match(self, method: str, path: str) -> BaseRoute | None:
+        scope = {"type": "http", "method": method, "path": path}
+        matches = (each for each in self.candidates(path).routes if each.matches(scope)[0] is Match.FULL)
+        return next(matches, None)
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._router.app(scope, receive, send)
             return
         scope.setdefault("router", self._router)
+        direct = self._direct.get((scope.get("method", ""), scope["path"]))
+        if direct is not None and not scope.get("root_path"):
+            await direct.respond(scope, receive, send)
+            return
         await self.candidates(scope["path"]).app(scope, receive, send)
 
     def candidates(self, path: str) -> APIRouter:
