@@ -297,7 +297,7 @@ async def test_key_is_required_with_the_scope_to_send(drop_in: DropIn) -> None:
 async def test_unknown_route_has_the_error_format_of_mailgun(drop_in: DropIn) -> None:
     def work() -> requests.Response:
         with Client(auth=("api", drop_in.key), api_url=drop_in.url) as client:
-            return client.events.get(domain="example.com")
+            return client.routes.get(domain="example.com")
 
     answer = await asyncio.to_thread(work)
     assert answer.status_code == 404

@@ -330,6 +330,6 @@ async def test_body_beyond_every_limit_gets_the_error_format(drop_in: DropIn) ->
 async def test_unknown_route_has_the_error_format_of_sendgrid(drop_in: DropIn) -> None:
     client = SendGridAPIClient(drop_in.key, host=drop_in.url)
     with pytest.raises(NotFoundError) as refused:
-        await asyncio.to_thread(client.client.suppression.bounces.get)
+        await asyncio.to_thread(client.client.suppression.blocks.get)
     [error] = refused.value.to_dict["errors"]
     assert "does not support this route of SendGrid" in error["message"]

@@ -15,16 +15,15 @@ from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant
 from mailwright.domain.errors import NotFound, NotPossibleNow
 from mailwright.domain.ids import is_uuid, token
 from mailwright.domain.lazy_dataclass import dataclass
-from mailwright.domain.message import EMAIL_ID, OWN_MESSAGE_ID
 from mailwright.domain.retry import RetryPolicy
 from mailwright.events.outbound.endpoints import WebhookEndpoint, endpoint_from_row, insert_delivery
 from mailwright.events.outbound.formats.webhook_format import WebhookFormat
-from mailwright.events.outbound.outbound_event import TEST, OutboundEvent, OutboundMessage
+from mailwright.events.outbound.outbound_event import TEST, OutboundEvent
+from mailwright.events.outbound.stored_messages import message_columns, message_from_row
 from mailwright.outbox import audit_log
 from mailwright.outbox.settle import NO_MESSAGE
 from mailwright.providers.responses import mask_addresses
 from mailwright.storage.database import Database, Transaction
-from mailwright.storage.expressions import json_value
 from mailwright.storage.tables import contacts, events, messages, webhook_deliveries, webhook_endpoints
 
 PENDING: Final = "PENDING"
@@ -362,26 +361,13 @@ def _event_query(condition: ColumnElement[bool], shape: WebhookFormat) -> Select
     joined = webhook_deliveries.outerjoin(messages, m.id == d.message_key).outerjoin(
         events, and_(e.id == d.event_key, e.created_at == d.event_at)
     )
-    given = {} if shape.is_own else _GIVEN_FIELDS
     return (
         select(d.id, d.delivery_id, d.attempts, d.type, d.event_at, d.event_key, d.message_key)
         .add_columns(func.coalesce(d.metadata, e.metadata).label("metadata"))
-        .add_columns(m.outbox_id, m.to_email, m.recipient_id, m.external_id, m.request_id, m.source, m.list_key)
-        .add_columns(m.subject, *(json_value(m.payload, field).label(name) for name, field in given.items()))
+        .add_columns(*message_columns(with_given=not shape.is_own))
         .select_from(joined)
         .where(condition)
     )
-
-
-# The fields of a payload that the application gave, by their names in an `OutboundMessage`.
-_GIVEN_FIELDS: Final = {
-    "sender": "from",
-    "tags": "tags",
-    "custom": "metadata",
-    "headers": "headers",
-    "own_message_id": OWN_MESSAGE_ID,
-    "own_email_id": EMAIL_ID,
-}
 
 
 async def _find_contacts(tx: Transaction, deliveries: Sequence[Any]) -> dict[int, dict[str, Any]]:
@@ -403,28 +389,13 @@ def _event(row: Any, endpoint: WebhookEndpoint, contacts_by_key: Mapping[int, di
         endpoint.webhook_id,
         row.type,
         row.event_at,
-        None if row.outbox_id is None else _message(row),
+        None if row.outbox_id is None else message_from_row(row),
         contacts_by_key.get(contact_key),
         campaign,
         metadata,
         row.event_key,
     )
     return event.as_sample() if row.type == TEST and not endpoint.shape.is_own else event
-
-
-def _message(row: Any) -> OutboundMessage:
-    given = {name: orjson.loads(value) for name in _GIVEN_FIELDS if (value := getattr(row, name, None)) is not None}
-    return OutboundMessage(
-        row.outbox_id,
-        row.to_email,
-        row.recipient_id,
-        row.external_id,
-        row.request_id,
-        row.source,
-        row.list_key,
-        row.subject,
-        **{**given, "tags": tuple(given.get("tags") or ())},
-    )
 
 
 def _delivery_query() -> Select[Any]:

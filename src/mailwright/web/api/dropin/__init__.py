@@ -4,6 +4,31 @@ Each module reads the requests of one service and writes its responses and error
 `ApiEvents` the events.
 """
 
-from mailwright.web.api.dropin import mailgun, postmark, resend, segment, sendgrid, ses
+from mailwright.web.api.dropin import (
+    mailgun,
+    mailgun_events,
+    mailgun_suppressions,
+    postmark,
+    postmark_suppressions,
+    resend,
+    segment,
+    sendgrid,
+    sendgrid_suppressions,
+    ses,
+    ses_suppressions,
+)
 
-ROUTERS = (sendgrid.router, ses.router, postmark.router, mailgun.router, resend.router, segment.router)
+# A path such as /v3/suppression/bounces is one of SendGrid, and would match one of Mailgun.
+ROUTERS = (
+    sendgrid.router,
+    sendgrid_suppressions.router,
+    ses.router,
+    ses_suppressions.router,
+    postmark.router,
+    postmark_suppressions.router,
+    mailgun.router,
+    mailgun_events.router,
+    mailgun_suppressions.router,
+    resend.router,
+    segment.router,
+)

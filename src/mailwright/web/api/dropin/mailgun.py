@@ -161,7 +161,7 @@ def respond(error: ErrorResponse) -> Response:
 @answer_errors(respond)
 async def send(request: Request) -> Response:
     """Accept one email, or with `recipient-variables` one for each recipient in `to`."""
-    context = await sending_context(request, _basic_key(request))
+    context = await sending_context(request, mailgun_key(request))
     form = await _read_form(request, MAX_BODY_BYTES, _KNOWN, _FILES)
     engine = engine_of(request)
     emails = _emails(form, _attachments(form), await _find_list(engine, context, form, form.prefixed("h:")))
@@ -177,7 +177,7 @@ async def send(request: Request) -> Response:
 @answer_errors(respond)
 async def send_mime(request: Request) -> Response:
     """Accept a raw email, which is sent unchanged to the recipients in `to`."""
-    context = await sending_context(request, _basic_key(request))
+    context = await sending_context(request, mailgun_key(request))
     form = await _read_form(request, MAX_MIME_FORM_BYTES, _KNOWN_WITH_MIME, frozenset({_MIME}))
     if any(form.is_on(f"o:tracking{kind}") for kind in ("", "-clicks", "-opens")):
         raise _invalid("o:tracking", "must be no: a raw email is sent unchanged")
@@ -232,7 +232,7 @@ def _options(form: _Form) -> bytes:
     return "".join(f"{HEADER_PREFIX}{name}: {value}\r\n" for name, value in options.items() if value).encode()
 
 
-def _basic_key(request: Request) -> str:
+def mailgun_key(request: Request) -> str:
     user, key = basic_credentials(request)
     return key if user == "api" else ""
 
@@ -254,6 +254,12 @@ async def _read_form(request: Request, max_bytes: int, known: Set[str], files: S
             return await _checked(form, known, files)
     except HTTPException as error:
         raise _invalid("body", f"is not a valid form: {error.detail}") from error
+
+
+async def read_fields(request: Request, known: Set[str]) -> dict[str, str]:
+    """Return the fields of a form without files, each once."""
+    form = await _read_form(request, MAX_BODY_BYTES, known, frozenset())
+    return {name: found[0] for name, found in form.values.items()}
 
 
 async def _checked(form: FormData, known: Set[str], file_names: Set[str]) -> _Form:

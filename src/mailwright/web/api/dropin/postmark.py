@@ -43,7 +43,7 @@ MAX_RECIPIENTS: Final = 50
 MAX_BATCH: Final = 500
 TRANSACTIONAL_STREAM: Final = "outbound"
 
-_TOKEN: Final = "X-Postmark-Server-Token"  # noqa: S105 - the name of a header
+TOKEN_HEADER: Final = "X-Postmark-Server-Token"  # noqa: S105 - the name of a header
 # In Postmark, this option keeps the Message-ID of the headers. Mailwright always keeps it.
 _KEEP_ID: Final = "x-pm-keepid"
 _NO_ID: Final = "00000000-0000-0000-0000-000000000000"
@@ -170,7 +170,7 @@ def respond(error: ErrorResponse) -> Response:
         status = HTTPStatus.UNPROCESSABLE_ENTITY
     detail = "; ".join(f"{each.field}: {each.message}" for each in problems[:3]) or error.detail
     if error.status is HTTPStatus.UNAUTHORIZED:
-        detail = f"No account or server was found for the token in {_TOKEN}. It must be a valid API key."
+        detail = f"No account or server was found for the token in {TOKEN_HEADER}. It must be a valid API key."
     return json_response({"ErrorCode": code or _INVALID, "Message": detail}, status)
 
 
@@ -180,7 +180,7 @@ def respond(error: ErrorResponse) -> Response:
 async def send(request: Request) -> Response:
     """Accept one email."""
     engine = engine_of(request)
-    context = await sending_context(request, request.headers.get(_TOKEN, ""))
+    context = await sending_context(request, request.headers.get(TOKEN_HEADER, ""))
     email = parse(PostmarkEmail, await read_json(request)).to_email()
     [accepted] = await engine.api_emails.send(context, [email])
     return json_response(_accepted(email, accepted, engine.clock))
@@ -192,7 +192,7 @@ async def send(request: Request) -> Response:
 async def send_batch(request: Request) -> Response:
     """Accept up to 500 emails. An invalid one gets an error and does not stop the others."""
     engine = engine_of(request)
-    context = await sending_context(request, request.headers.get(_TOKEN, ""))
+    context = await sending_context(request, request.headers.get(TOKEN_HEADER, ""))
     emails = [_parse_item(item) for item in _items(await read_json(request, MAX_BATCH_BYTES))]
     results = await engine.api_emails.send_each(context, emails)
     return json_response(

@@ -118,6 +118,14 @@ ServiceMailbox = Annotated[MailboxText, BeforeValidator(decode_name)]
 Addresses = Annotated[list[ServiceMailbox], BeforeValidator(split_addresses)]
 
 
+def checked_address(value: Any, field: str) -> str:
+    """Return a normalized address, or raise an error about the field."""
+    try:
+        return address.normal(value if isinstance(value, str) else "")
+    except address.InvalidAddress as error:
+        raise RequestInvalid([FieldError(field, "INVALID", f"is not an email address: {error}")]) from error
+
+
 def boxes_of(texts: Sequence[str]) -> tuple[Mailbox, ...]:
     return tuple(Mailbox(email, name) for name, email in map(address.split_mailbox, texts))
 

@@ -17,6 +17,7 @@ from pydantic import ConfigDict, Field
 from pydantic.alias_generators import to_pascal
 from starlette.responses import Response
 
+from mailwright.access.roles import Scope
 from mailwright.access.signature_v4 import Signature, SignatureInvalid, SignedRequest, parse_signature, verify_signature
 from mailwright.content.raw import MAX_RAW_BYTES, with_crlf
 from mailwright.domain.address import split_mailbox
@@ -387,8 +388,8 @@ def respond_to_version_1(request_id: str) -> Response:
 @answer_errors(respond)
 async def send_email(request: Request) -> Response:
     """Accept one email. A signature is accepted once: a repeated request gets the response of the first."""
-    context, body = await _authenticate(request)
-    wanted, engine = parse(SesEmail, _json(body)), engine_of(request)
+    context, body = await authenticate(request)
+    wanted, engine = parse(SesEmail, read_object(body)), engine_of(request)
     wanted.content.require_one()
     if wanted.content.raw is None:
         [accepted] = await engine.api_emails.send(context, [wanted.to_email()])
@@ -404,8 +405,8 @@ async def send_email(request: Request) -> Response:
 @answer_errors(respond)
 async def send_bulk_email(request: Request) -> Response:
     """Accept up to 50 emails with one template. An invalid one gets its status and does not stop the others."""
-    context, body = await _authenticate(request)
-    emails = parse(SesBulkEmail, _json(body)).to_emails()
+    context, body = await authenticate(request)
+    emails = parse(SesBulkEmail, read_object(body)).to_emails()
     results = await engine_of(request).api_emails.send_each(context, emails)
     return json_response({"BulkEmailEntryResults": [_entry_result(each) for each in results]})
 
@@ -418,7 +419,7 @@ def _entry_result(result: AcceptedEmail | RejectedItem) -> dict[str, str]:
     return {"Status": _ENTRY_STATUSES.get(result.code, "INVALID_PARAMETER"), "Error": error}
 
 
-async def _authenticate(request: Request) -> tuple[RequestContext, bytes]:
+async def authenticate(request: Request, needed: Scope = Scope.SEND) -> tuple[RequestContext, bytes]:
     """Return the context and the body. The body is read only if an existing key pair seems to have signed it."""
     engine, scope = engine_of(request), request.scope
     path = scope.get("raw_path") or scope["path"].encode()
@@ -429,7 +430,7 @@ async def _authenticate(request: Request) -> tuple[RequestContext, bytes]:
     key = await engine.keys.find_key(signature.access_key_id)
     signed = replace(unread, body=await read_bytes(request, MAX_BYTES))
     verify_signature(signed, signature, key, engine.clock.now())
-    return _keyed(await sending_context(request, key), signed, signature), signed.body
+    return _keyed(await sending_context(request, key, needed), signed, signature), signed.body
 
 
 def _keyed(context: RequestContext, signed: SignedRequest, signature: Signature) -> RequestContext:
@@ -441,7 +442,7 @@ def _keyed(context: RequestContext, signed: SignedRequest, signature: Signature)
     return replace(context, idempotency_key=key, is_derived_key=True)
 
 
-def _json(body: bytes) -> Any:
+def read_object(body: bytes) -> Any:
     try:
         return load_json(body)
     except orjson.JSONDecodeError as error:

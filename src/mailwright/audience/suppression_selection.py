@@ -1,0 +1,135 @@
+"""Suppressions by reason and scope, as the APIs of other services list, find and remove them."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, and_, delete, select
+
+from mailwright.audience import lists
+from mailwright.audience import suppressions as suppressions_of
+from mailwright.audience.status import SuppressionReason
+from mailwright.audience.suppressions import ALL_MESSAGES, Suppression
+from mailwright.domain.address import normal
+from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.lazy_dataclass import dataclass
+from mailwright.outbox import audit_log
+from mailwright.outbox.pending_erasures import refuse_erasing
+from mailwright.storage.database import Database, Transaction
+from mailwright.storage.tables import suppressions
+
+# The source of entries that an unfinished erasure adds.
+_ERASURE: Final = "erasure"
+_BOUNCES: Final = (SuppressionReason.BOUNCE, SuppressionReason.SOFT_BOUNCES)
+# The scopes that are not those of one list.
+WIDE_SCOPES: Final = (ALL_MESSAGES, lists.GENERAL)
+
+
+@dataclass(frozen=True, slots=True)
+class SuppressionSelection:
+    """Suppressions of a tenant with one of these reasons, or with all except these, and with one of these scopes."""
+
+    reasons: tuple[str, ...]
+    scopes: tuple[str, ...] = WIDE_SCOPES
+    is_exclusion: bool = False
+
+    def condition(self, tenant_id: int) -> ColumnElement[bool]:
+        s = suppressions.c
+        reason = s.reason.not_in(self.reasons) if self.is_exclusion else s.reason.in_(self.reasons)
+        return and_(s.tenant_id == tenant_id, s.source != _ERASURE, s.list_key.in_(self.scopes), reason)
+
+
+BOUNCES: Final = SuppressionSelection(_BOUNCES)
+COMPLAINTS: Final = SuppressionSelection((SuppressionReason.COMPLAINT,))
+# Everything that a person decided: own unsubscribes, and entries that a user or a program added.
+UNSUBSCRIBES: Final = SuppressionSelection((*_BOUNCES, SuppressionReason.COMPLAINT), is_exclusion=True)
+
+
+@dataclass(frozen=True, slots=True)
+class SuppressionPage:
+    """Which part of a selection to return: newest first, from before an entry or after a number of entries."""
+
+    limit: int
+    before: int | None = None
+    offset: int = 0
+    since: Instant | None = None
+    until: Instant | None = None
+
+
+async def list_selected(
+    database: Database, tenant_id: int, selection: SuppressionSelection, page: SuppressionPage
+) -> list[Suppression]:
+    s = suppressions.c
+    query = select(*_COLUMNS).where(selection.condition(tenant_id))
+    if page.before is not None:
+        query = query.where(s.id < page.before)
+    if page.since is not None:
+        query = query.where(s.created_at >= page.since)
+    if page.until is not None:
+        query = query.where(s.created_at <= page.until)
+    async with database.read() as tx:
+        rows = await tx.execute(query.order_by(s.id.desc()).limit(page.limit).offset(page.offset))
+    return [Suppression(**row._mapping) for row in rows]
+
+
+async def find_selected(
+    database: Database, tenant_id: int, selection: SuppressionSelection, email: str
+) -> Suppression | None:
+    """Return the entry of an address, or None. Raise `InvalidAddress` if it is no address."""
+    mine = and_(selection.condition(tenant_id), suppressions.c.email == normal(email))
+    async with database.read() as tx:
+        rows = await tx.execute(select(*_COLUMNS).where(mine).order_by(suppressions.c.list_key).limit(1))
+    return Suppression(**rows[0]._mapping) if rows else None
+
+
+async def add_each(
+    database: Database,
+    clock: Clock,
+    tenant_id: int,
+    emails: Sequence[str],
+    *,
+    reason: str,
+    actor: str,
+    scope: str = ALL_MESSAGES,
+) -> None:
+    """Suppress all these addresses in one commit. An existing entry keeps its reason."""
+    now = clock.now()
+    async with database.write() as tx:
+        if scope not in WIDE_SCOPES:
+            await lists.require(tx, tenant_id, scope)
+        added = await suppressions_of.add_all(
+            tx, tenant_id, map(normal, emails), reason=reason, source=actor, now=now, list_key=scope
+        )
+        for email in sorted(added):
+            await _audit(tx, now, tenant_id, email, scope, actor=actor, action="suppression.add")
+
+
+async def remove_selected(
+    database: Database,
+    clock: Clock,
+    tenant_id: int,
+    selection: SuppressionSelection,
+    emails: Sequence[str],
+    *,
+    actor: str,
+) -> set[str]:
+    """Remove the entries of these addresses in one commit, and return the normalized addresses that had one."""
+    addresses = sorted({normal(each) for each in emails})
+    s = suppressions.c
+    mine = and_(selection.condition(tenant_id), s.email.in_(addresses))
+    async with database.write() as tx:
+        removed = await tx.execute(delete(suppressions).where(mine).returning(s.email, s.list_key))
+        # Checked after the deletion: an erasure that begins later adds its suppressions again.
+        await refuse_erasing(tx, tenant_id, addresses)
+        for row in removed:
+            await _audit(tx, clock.now(), tenant_id, row.email, row.list_key, actor=actor, action="suppression.lift")
+    return {row.email for row in removed}
+
+
+async def _audit(
+    tx: Transaction, now: Instant, tenant_id: int, email: str, scope: str, *, actor: str, action: str
+) -> None:
+    detail = {"listKey": scope}
+    await audit_log.record(tx, now, actor=actor, action=action, subject=email, tenant_id=tenant_id, detail=detail)
+
+
+_COLUMNS: Final[Sequence[Any]] = [suppressions.c[name] for name in Suppression.__slots__]

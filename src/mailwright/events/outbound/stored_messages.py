@@ -1,0 +1,45 @@
+"""The message of an event, read from the database with what the application gave for it."""
+
+from typing import Any, Final
+
+import orjson
+
+from mailwright.domain.message import EMAIL_ID, OWN_MESSAGE_ID
+from mailwright.events.outbound.outbound_event import OutboundMessage
+from mailwright.storage.expressions import json_value
+from mailwright.storage.tables import messages
+
+# The fields of a payload that the application gave, by their names in an `OutboundMessage`.
+_GIVEN_FIELDS: Final = {
+    "sender": "from",
+    "tags": "tags",
+    "custom": "metadata",
+    "headers": "headers",
+    "own_message_id": OWN_MESSAGE_ID,
+    "own_email_id": EMAIL_ID,
+}
+
+
+def message_columns(*, with_given: bool) -> list[Any]:
+    """Return the columns of `messages` that `message_from_row` reads."""
+    m = messages.c
+    given = _GIVEN_FIELDS if with_given else {}
+    return [
+        *(m.outbox_id, m.to_email, m.recipient_id, m.external_id, m.request_id, m.source, m.list_key, m.subject),
+        *(json_value(m.payload, field).label(name) for name, field in given.items()),
+    ]
+
+
+def message_from_row(row: Any) -> OutboundMessage:
+    given = {name: orjson.loads(value) for name in _GIVEN_FIELDS if (value := getattr(row, name, None)) is not None}
+    return OutboundMessage(
+        row.outbox_id,
+        row.to_email,
+        row.recipient_id,
+        row.external_id,
+        row.request_id,
+        row.source,
+        row.list_key,
+        row.subject,
+        **{**given, "tags": tuple(given.get("tags") or ())},
+    )

@@ -1,0 +1,129 @@
+"""Mailgun's events and suppressions: what is refused, and the order and pages of events."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+import pytest
+
+from mailwright.access.roles import Scope
+from mailwright.audience.suppressions import is_suppressed, list_page
+from mailwright.domain.clock import SECOND, ManualClock
+from tests.builders import suppress
+from tests.dropin import DropIn
+
+pytestmark = pytest.mark.promise("drop-in-sdks")
+
+
+async def call(drop_in: DropIn, method: str, path: str, key: str | None = None, **given: Any) -> httpx.Response:
+    async with httpx.AsyncClient(base_url=drop_in.url, auth=("api", key or drop_in.key)) as client:
+        return await client.request(method, f"/v3/example.com{path}", **given)
+
+
+async def send(drop_in: DropIn, clock: ManualClock, *names: str) -> None:
+    for name in names:
+        email = {"from": "shop@example.com", "to": f"{name}@example.com", "subject": "Order", "text": "Sent."}
+        reply = await call(drop_in, "POST", "/messages", data={**email, "o:tag": name})
+        assert reply.status_code == 200
+        await drop_in.deliver(clock)
+        clock.advance(2_000)
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ({}, ["cyd", "bob", "ada"]),
+        ({"ascending": "yes", "begin": "0"}, ["ada", "bob", "cyd"]),
+        ({"event": "accepted OR failed", "tags": "ada OR cyd", "ascending": "yes"}, ["ada", "cyd"]),
+        ({"event": "opened"}, []),
+        ({"recipient": "Bob@example.com"}, ["bob"]),
+        ({"severity": "permanent"}, []),
+    ],
+)
+async def test_events_are_filtered_and_ordered(
+    drop_in: DropIn, clock: ManualClock, query: Mapping[str, str], expected: list[str]
+) -> None:
+    await send(drop_in, clock, "ada", "bob", "cyd")
+    found = (await call(drop_in, "GET", "/events", params=query)).json()
+    assert [each["recipient"].partition("@")[0] for each in found["items"]] == expected
+
+
+async def test_pages_lead_forward_and_back(drop_in: DropIn, clock: ManualClock) -> None:
+    began = clock.now()
+    await send(drop_in, clock, "ada", "bob", "cyd")
+    query = {"begin": began / SECOND, "end": (clock.now() - 1) / SECOND, "limit": 2}
+
+    async def follow(page: dict[str, Any], name: str) -> tuple[list[str], dict[str, Any]]:
+        path = page["paging"][name].partition("/v3/example.com")[2]
+        found = (await call(drop_in, "GET", path)).json()
+        return [each["tags"][0] for each in found["items"]], found
+
+    first = (await call(drop_in, "GET", "/events", params=query)).json()
+    assert [each["tags"][0] for each in first["items"]] == ["ada", "bob"]
+    following, second = await follow(first, "next")
+    assert following == ["cyd"]
+    nothing, third = await follow(second, "next")
+    assert nothing == []
+    assert (await follow(third, "previous"))[0] == ["ada", "bob"]
+    assert (await follow(second, "previous"))[0] == ["ada", "bob"]
+    assert (await follow(second, "first"))[0] == ["ada", "bob"]
+    assert (await follow(first, "last"))[0] == ["bob", "cyd"]
+    await send(drop_in, clock, "dan")
+    assert (await follow(third, "next"))[0] == []  # The range has an end.
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("/events?limit=301", "limit parameter must be a number from 1 to 300"),
+        ("/events?begin=yesterday", "begin parameter must be a time"),
+        ("/events?ascending=up", "ascending parameter must be yes or no"),
+        ("/events?event=lost", "event parameter has 'lost'"),
+        ("/events?recipient=nobody", "recipient parameter is not an email address"),
+        ("/events?subject=Order", "subject parameter is not supported"),
+        ("/events/x", "page parameter is not a page of this API"),
+        ("/events/W10", "page parameter is not a page of this API"),
+        ("/bounces?limit=0", "limit parameter must be a number"),
+        ("/bounces/nobody", "address parameter is not an email address"),
+    ],
+)
+async def test_bad_request_gets_the_error_of_mailgun(drop_in: DropIn, path: str, words: str) -> None:
+    reply = await call(drop_in, "GET", path)
+    assert reply.status_code == 400
+    assert words in reply.json()["message"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"data": {"address": "nobody"}},
+        {"data": {"address": "ada@example.com", "tag": "weekly"}},
+        {"data": {"address": "ada@example.com", "color": "red"}},
+        {"json": [{"address": "ada@example.com"}, {"address": "nobody"}]},
+        {"json": []},
+        {"json": ["ada@example.com"]},
+    ],
+)
+async def test_refused_suppression_stores_nothing(drop_in: DropIn, given: dict[str, Any]) -> None:
+    reply = await call(drop_in, "POST", "/unsubscribes", **given)
+    assert (reply.status_code, set(reply.json())) == (400, {"message"})
+    assert await list_page(drop_in.engine.database, 1, limit=9) == []
+
+
+async def test_key_needs_the_scopes(drop_in: DropIn) -> None:
+    key = await drop_in.key_with(Scope.SEND)
+    for method, path in (
+        ("GET", "/events"),
+        ("GET", "/bounces"),
+        ("POST", "/bounces"),
+        ("DELETE", "/bounces/a@b.example"),
+    ):
+        assert (await call(drop_in, method, path, key)).status_code == 403
+        assert (await call(drop_in, method, path, "nothing")).status_code == 401
+
+
+async def test_removing_a_bounce_keeps_the_unsubscribe(drop_in: DropIn) -> None:
+    database = drop_in.engine.database
+    await suppress(database, "ada@example.com")
+    assert (await call(drop_in, "DELETE", "/bounces/ada@example.com")).status_code == 404
+    assert await is_suppressed(database, 1, "ada@example.com", "general")
