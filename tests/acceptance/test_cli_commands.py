@@ -356,6 +356,7 @@ async def test_check_reports_results_and_advice(here: Commands) -> None:
     verdicts = {finding["name"]: finding["verdict"] for finding in checked["findings"]}
     assert verdicts == {
         "settings": "ok",
+        "links": "warning",
         "database": "ok",
         "database size": "ok",
         "delivery": "warning",
@@ -407,6 +408,18 @@ async def test_check_reports_whether_a_route_has_a_provider(here: Commands) -> N
     assert await advice("smtp, sendgrid") == [alone, alone]
     others = "the other providers of the route send until this is fixed"
     assert await advice("smtp, mailbox") == [others, None]
+
+
+async def test_links_that_recipients_cannot_open_are_named(here: Commands) -> None:
+    async def links(**settings: str) -> list[str]:
+        findings = (await here.run("check", "--json", **settings)).json["findings"]
+        return [each["summary"] for each in findings if each["name"] == "links"]
+
+    [default] = await links()
+    assert default.startswith("links in emails lead to http://127.0.0.1:8025, which is not a public https:// address; ")
+    [given] = await links(MAILWRIGHT_BASE_URL="http://10.0.0.5")
+    assert given == "links in emails lead to http://10.0.0.5, which is not a public https:// address"
+    assert await links(MAILWRIGHT_BASE_URL="https://mail.example.com") == []
 
 
 async def test_db_status_and_upgrade(nowhere: Commands) -> None:

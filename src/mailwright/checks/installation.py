@@ -11,6 +11,7 @@ from mailwright.app.inbound import open_bounce_mailbox
 from mailwright.app.named_providers import NO_PROVIDERS, NamedProviders
 from mailwright.app.providers import make_route
 from mailwright.app.sender_dns import check_sender
+from mailwright.app.sender_rules import is_public_https
 from mailwright.app.stored_settings import load_effective
 from mailwright.app.verify import verify
 from mailwright.checks.health import check_health
@@ -58,7 +59,7 @@ async def check(settings: Settings) -> AsyncIterator[Finding]:
     settings, unusable, named = await _with_stored(settings)
     for each in unusable:
         yield problem("settings", each, "restore the key file, or enter the value again; until then, nothing is sent")
-    for finding in (*_settings(settings), *_plugins(settings)):
+    for finding in (*_settings(settings), *_links(settings), *_plugins(settings)):
         yield finding
     for unknown in find_unknown_settings(os.environ):
         yield warning("settings", f"{unknown.name} {unknown.problem}", "correct the name, or unset the variable")
@@ -108,6 +109,16 @@ def _settings(settings: Settings) -> Iterator[Finding]:
             yield problem("settings", each, "correct the setting; until then, Mailwright does not start")
     else:
         yield ok("settings", "all valid")
+
+
+def _links(settings: Settings) -> Iterator[Finding]:
+    """Report links that recipients cannot open. `mailwright serve` stores its address when it starts."""
+    if is_public_https(settings.public_url):
+        return
+    summary = f"links in emails lead to {settings.public_url}, which is not a public https:// address"
+    if not settings.has_public_address:
+        summary += "; emails that are queued before `mailwright serve` starts with another port may keep it"
+    yield warning("links", summary, "set MAILWRIGHT_BASE_URL to the public address of the server")
 
 
 def _plugins(settings: Settings) -> Iterator[Finding]:
