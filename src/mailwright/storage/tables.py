@@ -829,10 +829,10 @@ deliveries = Table(
     ),
 )
 
-# Not `IN`, which SQLite evaluates ten times as slowly for every event that is written.
 # Matches the index of waiting messages. SQLite uses a partial index only for a condition with the same literal values.
 IS_WAITING = text("deliveries.locked_by IS NULL AND deliveries.status IN ('PENDING', 'RETRY_SCHEDULED')")
 
+# Not `IN`, which SQLite evaluates ten times as slowly for every event that is written.
 _RESPONSES = text("type = 'open' OR type = 'click' OR type = 'bounce' OR type = 'complaint' OR type = 'unsubscribe'")
 
 events = Table(
