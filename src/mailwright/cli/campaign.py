@@ -571,7 +571,9 @@ def report_command(
     path = {"campaign_id": campaign_id}
     if format_ is None and not as_csv and file is None and show == "all":
         if not sys.stdout.isatty():
-            aside.print("! These are the figures. For the recipients, add --format csv or jsonl.", markup=False)
+            aside.print(
+                "Only the figures are written. For a row per recipient, add --format csv or jsonl.", markup=False
+            )
         figures = noun.find(campaign_reports.show_report)
         print_result(figures, perform(figures, {}, path=path), path, as_json=as_json)
         return
