@@ -139,6 +139,13 @@ class _Scan:
     last_key: int | None
 
 
+async def _newest_key(tx: Transaction, tenant_id: int) -> int:
+    """Return the highest key of the tenant's contacts that are not deleted, from their index."""
+    mine = (contacts.c.tenant_id == tenant_id, contacts.c.deleted_at.is_(None))
+    [row] = await tx.execute(select(func.max(contacts.c.id)).where(*mine))
+    return int(row[0] or 0)
+
+
 async def _scan(
     tx: Transaction, tenant_id: int, query: ContactQuery, order: ContactOrder, *, after: int | None, scan_limit: int
 ) -> _Scan:
@@ -146,17 +153,14 @@ async def _scan(
         return await _scan_addresses(tx, tenant_id, query, order, after=after, scan_limit=scan_limit)
     source, key, conditions = _scan_source(tenant_id, query)
     is_bounded = bool((query.text and not is_address(query.text)) or query.status)
-    [row] = await tx.execute(select(func.max(contacts.c.id)).where(contacts.c.tenant_id == tenant_id))
-    newest = row[0] or 0
+    newest = await _newest_key(tx, tenant_id)
     if order is ContactOrder.OLDEST:
         last = (after or 0) + scan_limit
-        end = [key <= last] if is_bounded else []
-        return _Scan(
-            source, [*conditions, key > (after or 0), *end], key.asc(), last if end and last < newest else None
-        )
-    before = after if after is not None else newest + 1
-    floor = max(0, before - 1 - scan_limit) if is_bounded else 0
-    return _Scan(source, [*conditions, key < before, key > floor], key.desc(), floor + 1 if floor else None)
+        end = [key <= last] if is_bounded and last < newest else []
+        return _Scan(source, [*conditions, key > (after or 0), *end], key.asc(), last if end else None)
+    start = [key < after] if after is not None else []
+    floor = max(0, (after or newest + 1) - 1 - scan_limit) if is_bounded else 0
+    return _Scan(source, [*conditions, *start, key > floor], key.desc(), floor + 1 if floor else None)
 
 
 async def _scan_addresses(
