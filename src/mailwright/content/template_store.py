@@ -464,6 +464,15 @@ async def latest_by_locale(
     return {row.locale: _stored(row) for row in rows}
 
 
+async def newest_subjects(tx: Transaction, tenant_id: int, template_ids: Collection[str]) -> dict[str, str]:
+    """Return the subjects of templates, in the default version. A template that does not exist is left out."""
+    t = templates.c
+    wanted = (t.tenant_id == tenant_id, t.template_id.in_(template_ids), t.locale == DEFAULT_LOCALE)
+    newest = select(func.max(t.id)).where(*wanted, t.deleted_at.is_(None)).group_by(t.template_id)
+    rows = await tx.execute(select(t.template_id, t.subject).where(t.id.in_(newest)))
+    return {row.template_id: row.subject for row in rows}
+
+
 def diff_versions(before: StoredTemplate, after: StoredTemplate) -> str:
     """Return the differences of the author's source between two versions, in the format of `diff -u`."""
     return "".join(f"{line}\n" for _, lines in diff_parts(before, after) for line in lines)

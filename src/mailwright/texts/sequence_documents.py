@@ -4,7 +4,7 @@ Kinds without a sentence of their own are described by their fields, so that eve
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from mailwright.audience.filters import InvalidFilter
@@ -63,6 +63,15 @@ class StepText:
     summary: str
     paths: tuple[StepPath, ...]
     reference: str = ""  # The template of an email, or the step to continue at.
+    subject: str = ""  # of an email, instead of the subject of its template
+
+    def templates(self) -> Iterator[str]:
+        """Yield the templates of this step and of the steps on its paths."""
+        if self.kind == "send":
+            yield self.reference
+        for path in self.paths:
+            for step in path.steps:
+                yield from step.templates()
 
 
 def kind_of(step: Mapping[str, Any]) -> str:
@@ -202,7 +211,8 @@ def _describe_step(step: Mapping[str, Any]) -> StepText:
         for key, steps in nested_steps(step).items()
     ]
     reference = str(body["template"]) if kind == "send" else str(body) if kind == "goTo" else ""
-    return StepText(str(step.get("id", "")), kind, title, icon, summary, tuple(paths), reference)
+    subject = str(body.get("subject") or "") if kind == "send" else ""
+    return StepText(str(step.get("id", "")), kind, title, icon, summary, tuple(paths), reference, subject)
 
 
 def _send_text(body: Mapping[str, Any]) -> str:

@@ -369,3 +369,17 @@ async def test_simulation_and_contact_show_what_comes_next(
         await sequences.run()
     assert "2 earlier runs" in (await ada.open("/contacts/ada@example.com")).words()
     assert "Welcome" in (await ada.open("/search?q=welc")).words()
+
+
+@pytest.mark.both_engines
+async def test_steps_show_the_subjects_of_their_emails(
+    ada: Visit, web_engine: Engine, sequences: SequenceBench
+) -> None:
+    await sequences.people("ada@example.com")
+    subject = "Welcome to the workshop"
+    await web_engine.templates.put(DEFAULT_TENANT, "greeting", subject=subject, html="<p>Hello</p>", text=None)
+    outer = an_email("outer", template="greeting")
+    case = {"if": {"attribute": "plan", "is": "pro"}, "steps": [an_email("inner", template="greeting")]}
+    sequence_id = await sequences.start(outer, {"id": "which", "branch": [case]})
+    await ada.open(f"/sequences/{sequence_id}")
+    assert ada.words().count(subject) == 2

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from mailwright.app.wiring import Engine
 from mailwright.audience import lists, segments
+from mailwright.content.template_store import newest_subjects
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound, NotPossibleNow
 from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.message import Source
@@ -306,11 +307,16 @@ async def segment_options(engine: Engine, visitor: Visitor) -> list[tuple[str, s
 async def step_values(engine: Engine, visitor: Visitor, sequence: StoredSequence) -> dict[str, Any]:
     """Return the values of the page with the steps."""
     draft, names = sequence.draft, await names_of(engine, visitor)
+    steps = describe_steps(draft["steps"])
+    used = {template for step in steps for template in step.templates()}
+    async with engine.database.read() as tx:
+        subjects = await newest_subjects(tx, visitor.tenant_id, used)
     return {
         **await header_values(engine, sequence),
         "kinds": {kind: title for kind, title in STEP_TITLES.items() if kind in _STEP_KINDS},
         "trigger_kinds": {kind: title for kind, title in TRIGGER_TITLES.items() if kind in _TRIGGER_KINDS},
-        "steps": describe_steps(draft["steps"]),
+        "steps": steps,
+        "subjects": subjects,
         "trigger": describe_trigger(draft["trigger"], names),
         "trigger_kind": trigger_kind(draft["trigger"]),
         "reentry": describe_reentry(draft.get("reentry", "never")),
