@@ -99,20 +99,24 @@ async def add(request: Request) -> Response:
 @router.post("/delete")
 @answer_errors(respond)
 async def remove(request: Request) -> Response:
-    """Remove the suppressions of up to 50 addresses, except complaints, which only the recipient can take back."""
+    """Remove the suppressions of up to 50 addresses from a stream.
+
+    Complaints and, in the stream of transactional email, unsubscribes from bulk email stay.
+    """
     context, engine = await _context(request, Scope.MANAGE), engine_of(request)
     wanted = parse(PostmarkSuppressions, await read_json(request))
     selection, tenant_id = await _selection(request, context), context.caller.tenant_id
     given = [each.email_address for each in wanted.suppressions]
     errors = _errors(given)
     valid = [each for each in given if each not in errors]
-    complaints = SuppressionSelection((SuppressionReason.COMPLAINT,), selection.scopes)
+    scope = selection.scopes[0]
     for each in valid:
-        if await find_selected(engine.database, tenant_id, complaints, each) is not None:
+        found = await find_selected(engine.database, tenant_id, selection, each)
+        if found is not None and (found.reason == SuppressionReason.COMPLAINT or found.list_key != scope):
             errors[each] = "You do not have the required authority to change this suppression."
-    kept = SuppressionSelection((SuppressionReason.COMPLAINT,), selection.scopes, is_exclusion=True)
+    removed = SuppressionSelection((SuppressionReason.COMPLAINT,), (scope,), is_exclusion=True)
     removable = [each for each in valid if each not in errors]
-    await remove_selected(engine.database, engine.clock, tenant_id, kept, removable, actor=context.caller.audit_name)
+    await remove_selected(engine.database, engine.clock, tenant_id, removed, removable, actor=context.caller.audit_name)
     return _results(given, "Deleted", errors)
 
 
