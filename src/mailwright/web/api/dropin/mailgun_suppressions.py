@@ -62,7 +62,9 @@ _PATHS: Final = tuple(_KINDS)
 
 
 def _kind_of(request: Request) -> tuple[str, _Kind]:
-    name = request.url.path.removeprefix(f"/v3/{request.path_params['domain']}/").partition("/")[0]
+    # `request.url` ends the path at a decoded `?` or `#`.
+    path: str = request.scope["path"]
+    name = path.removeprefix(f"/v3/{request.path_params['domain']}/").partition("/")[0]
     return name, _KINDS[name]
 
 

@@ -8,11 +8,13 @@ from pydantic import Field
 from starlette.responses import Response
 
 from mailwright.access.roles import Scope
+from mailwright.audience import lists
 from mailwright.audience.status import SuppressionReason
 from mailwright.audience.suppression_selection import (
     BOUNCES,
     COMPLAINTS,
     UNSUBSCRIBES,
+    WIDE_SCOPES,
     SuppressionPage,
     SuppressionSelection,
     add_each,
@@ -94,7 +96,7 @@ async def remove_entry(request: Request) -> Response:
 @answer_errors(respond)
 async def add_global(request: Request) -> Response:
     """Suppress all email to these addresses, all or none."""
-    return await _add(request, ALL_MESSAGES)
+    return await _add(request, await _context(request, Scope.MANAGE), ALL_MESSAGES)
 
 
 @router.get("/asm/suppressions/global/{email:path}")
@@ -116,7 +118,9 @@ async def remove_global(request: Request) -> Response:
 @answer_errors(respond)
 async def add_to_group(request: Request) -> Response:
     """Suppress the email of a list to these addresses. The group is the key of the list."""
-    return await _add(request, request.path_params["group"])
+    context = await _context(request, Scope.MANAGE)
+    [scope] = (await _group_of(request, context)).scopes
+    return await _add(request, context, scope)
 
 
 @router.get("/asm/groups/{group}/suppressions")
@@ -124,8 +128,9 @@ async def add_to_group(request: Request) -> Response:
 async def list_group(request: Request) -> Response:
     """List the addresses that get no email of a list."""
     context = await _context(request, Scope.READ)
+    group = await _group_of(request, context)
     found = await list_selected(
-        engine_of(request).database, context.caller.tenant_id, _group_of(request), _page(request, _MAX_NUMBER)
+        engine_of(request).database, context.caller.tenant_id, group, _page(request, _MAX_NUMBER)
     )
     return json_response([each.email for each in found])
 
@@ -134,7 +139,8 @@ async def list_group(request: Request) -> Response:
 @answer_errors(respond)
 async def remove_from_group(request: Request) -> Response:
     """Remove the suppression of the email of a list to an address."""
-    return await _remove_one(request, await _context(request, Scope.MANAGE), _group_of(request))
+    context = await _context(request, Scope.MANAGE)
+    return await _remove_one(request, context, await _group_of(request, context))
 
 
 for _name in _KINDS:
@@ -146,11 +152,18 @@ for _name in ("bounces", "spam_reports"):
 
 
 def _kind_of(request: Request) -> str:
-    return request.url.path.removeprefix("/v3/suppression/").partition("/")[0]
+    # `request.url` ends the path at a decoded `?` or `#`.
+    path: str = request.scope["path"]
+    return path.removeprefix("/v3/suppression/").partition("/")[0]
 
 
-def _group_of(request: Request) -> SuppressionSelection:
-    return SuppressionSelection((), (request.path_params["group"],), is_exclusion=True)
+async def _group_of(request: Request, context: RequestContext) -> SuppressionSelection:
+    """Return the suppressions of a group, which is a list. `general` is not one."""
+    group = request.path_params["group"]
+    async with engine_of(request).database.read() as tx:
+        if group in WIDE_SCOPES or group not in await lists.existing_keys(tx, context.caller.tenant_id, [group]):
+            raise NotFound("This group does not exist: no list of Mailwright has this key.")
+    return SuppressionSelection((), (group,), is_exclusion=True)
 
 
 async def _context(request: Request, scope: Scope) -> RequestContext:
@@ -162,8 +175,8 @@ async def _find(request: Request, context: RequestContext, selection: Suppressio
     return await find_selected(engine_of(request).database, context.caller.tenant_id, selection, email)
 
 
-async def _add(request: Request, scope: str) -> Response:
-    context, engine = await _context(request, Scope.MANAGE), engine_of(request)
+async def _add(request: Request, context: RequestContext, scope: str) -> Response:
+    engine = engine_of(request)
     wanted = parse(SendGridRecipients, await read_json(request))
     emails = [checked_address(each, "recipient_emails") for each in wanted.recipient_emails]
     await add_each(
