@@ -61,6 +61,7 @@ from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.stored_files import list_files
 from mailwright.storage.tables import (
+    audit_log,
     campaign_runs,
     contact_tags,
     contacts,
@@ -323,18 +324,27 @@ async def _is_contact(tx: Transaction, tenant_id: int, address: str) -> bool:
     try:
         await _contact(tx, tenant_id, address)
     except NotFound:
-        if not await has_events(tx, tenant_id, address):
+        if not (await has_events(tx, tenant_id, address) or await _is_recorded(tx, tenant_id, address)):
             raise
         return False
     return True
 
 
+async def _is_recorded(tx: Transaction, tenant_id: int, address: str) -> bool:
+    """Return whether the address is on the suppression list, other than by its erasure, or in the audit log."""
+    s, a = suppressions.c, audit_log.c
+    listed = select(s.id).where(s.tenant_id == tenant_id, s.email == address, s.source != ERASURE)
+    audited = select(a.id).where(a.tenant_id == tenant_id, a.subject == address)
+    return bool(await tx.execute(listed.limit(1)) or await tx.execute(audited.limit(1)))
+
+
 async def _erase_without_contact(database: Database, tenant_id: int, address: str, actor: str, now: Instant) -> None:
-    """Erase the events of an address that never became a contact."""
+    """Erase the events and records of an address that never became a contact."""
     async with database.write() as tx:
         await _suppress(tx, tenant_id, address, now)
         await delete_external_ids(tx, tenant_id, address)
         await erase_events(tx, tenant_id, address)
+        await erase_records(tx, tenant_id, address, ERASED_SUBJECT)
         await audit.record(
             tx,
             now,

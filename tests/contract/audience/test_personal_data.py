@@ -285,3 +285,21 @@ async def test_late_reports_never_restore_an_erased_contact(database: Database, 
     assert [(entry.list_key, entry.source) for entry in entries] == [("*", "ses"), ("general", "erasure")]
     await statuses.subscribe(1, ADA, "news", source="form")  # Only the contact can subscribe again.
     assert (await contacts.find_by_email(database, 1, ADA)).email == ADA
+
+
+async def test_audit_entries_of_an_address_without_contact_are_erased(database: Database, clock: ManualClock) -> None:
+    await suppressions.add(database, clock, 1, ADA, reason="asked", source="api", list_key="general", actor="ada")
+    await suppressions.remove(database, 1, ADA, actor="bob", clock=clock)
+    await erasure.erase(database, clock, 1, ADA, actor="tests")
+    assert ADA not in await database_text(database)
+    assert await suppressions.is_suppressed(database, 1, ADA, "general")
+    with pytest.raises(NotFound):
+        await erasure.erase(database, clock, 1, ADA, actor="tests")
+
+
+async def test_suppressed_address_without_contact_is_erased(database: Database, clock: ManualClock) -> None:
+    await suppressions.add(database, clock, 1, ADA, reason="asked", source="api")
+    await erasure.erase(database, clock, 1, ADA, actor="tests")
+    assert await suppressions.is_suppressed(database, 1, ADA)
+    with pytest.raises(NotFound):
+        await erasure.erase(database, clock, 2, ADA, actor="tests")
