@@ -69,7 +69,7 @@ async def add(at: Context, wanted: SuppressionRequest) -> SuppressionAddedRespon
     """Suppress an address. Nothing more is sent to it, and queued messages to it are stopped.
 
     A `listKey` limits this: `general` to all bulk messages, a list key to the messages of that list. Adding the same
-    suppression again keeps the first reason.
+    suppression again keeps the first reason, unless it is a bounce.
     """
     entry, is_new = await suppressions.add(
         at.database, at.clock, at.tenant_id, **dict(wanted), source=at.source, actor=at.actor

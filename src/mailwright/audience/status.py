@@ -64,6 +64,8 @@ class SuppressionReason(StrEnum):
     UNSUBSCRIBED = "unsubscribed"
 
 
+BOUNCE_REASONS: Final = (SuppressionReason.BOUNCE, SuppressionReason.SOFT_BOUNCES)
+
 # The end reason of a contact's sequences, by the reason of the suppression.
 END_REASONS: Final = {
     SuppressionReason.BOUNCE: "bounced",
@@ -73,7 +75,7 @@ END_REASONS: Final = {
 }
 
 # Decisions of the contact, which end requests to subscribe that they have not confirmed.
-_ENDS_REQUESTS: Final = (SuppressionReason.COMPLAINT, SuppressionReason.UNSUBSCRIBED)
+ENDS_REQUESTS: Final = (SuppressionReason.COMPLAINT, SuppressionReason.UNSUBSCRIBED)
 
 # The source of unsubscribes by visitors of a link. Any later unsubscribe from the same list replaces it, because only
 # the unsubscribe by a visit can be reverted; `sql/suppress.sql` uses the same value.
@@ -174,9 +176,9 @@ async def apply_facts(tx: Runner, facts: Sequence[StatusFact], now: Instant) -> 
         return
     if statuses := _heaviest(facts):
         await tx.count(CHANGE_STATUS, facts=[_status_row(fact) for fact in statuses])
-    first = _earliest(facts)
+    first = _decisive(facts)
     await tx.count(SUPPRESS, facts=[_suppression_row(fact) for fact in first])
-    await end_pending(tx, [_unsubscribe_row(fact) for fact in facts if fact.reason in _ENDS_REQUESTS], now)
+    await end_pending(tx, [_unsubscribe_row(fact) for fact in facts if fact.reason in ENDS_REQUESTS], now)
     if of_lists := [_unsubscribe_row(fact) for fact in first if fact.scope != ALL_MESSAGES]:
         await tx.count(UNSUBSCRIBE_FROM_LISTS, facts=of_lists)
     ended = [SuppressedAddress(*fact.contact, fact.scope, END_REASONS[fact.reason]) for fact in first]
@@ -559,13 +561,18 @@ def _weight(fact: StatusFact) -> tuple[int, Instant]:
     return (WEIGHTS[fact.status] if fact.status else -1), fact.at
 
 
-def _earliest(facts: Iterable[StatusFact]) -> list[StatusFact]:
+def _decisive(facts: Iterable[StatusFact]) -> list[StatusFact]:
+    """Keep one fact per suppression, in the order of `sql/suppress.sql`."""
     found: dict[tuple[int, str, str], StatusFact] = {}
     for fact in facts:
         key = (*fact.contact, fact.scope)
-        if key not in found or (fact.at, fact.reason) < (found[key].at, found[key].reason):
+        if key not in found or _precedence(fact) < _precedence(found[key]):
             found[key] = fact
     return list(found.values())
+
+
+def _precedence(fact: StatusFact) -> tuple[bool, Instant, str]:
+    return fact.reason in BOUNCE_REASONS, fact.at, fact.reason
 
 
 def _contact_row(contact: tuple[int, str]) -> dict[str, Any]:

@@ -1,13 +1,13 @@
 """Suppressions by reason and scope, as the APIs of other services list, find and remove them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, and_, delete, select
+from sqlalchemy import ColumnElement, and_, delete, select, update
 
 from mailwright.audience import lists
 from mailwright.audience import suppressions as suppressions_of
-from mailwright.audience.status import SuppressionReason
+from mailwright.audience.status import BOUNCE_REASONS, SuppressionReason
 from mailwright.audience.suppressions import ALL_MESSAGES, Suppression
 from mailwright.domain.address import normal
 from mailwright.domain.clock import Clock, Instant
@@ -17,9 +17,8 @@ from mailwright.outbox.pending_erasures import refuse_erasing
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import suppressions
 
-# The source of entries that an unfinished erasure adds.
+# The source of entries that erasures add, which are in no list of a service.
 _ERASURE: Final = "erasure"
-_BOUNCES: Final = (SuppressionReason.BOUNCE, SuppressionReason.SOFT_BOUNCES)
 # The scopes that are not those of one list.
 WIDE_SCOPES: Final = (ALL_MESSAGES, lists.GENERAL)
 
@@ -38,10 +37,16 @@ class SuppressionSelection:
         return and_(s.tenant_id == tenant_id, s.source != _ERASURE, s.list_key.in_(self.scopes), reason)
 
 
-BOUNCES: Final = SuppressionSelection(_BOUNCES)
+BOUNCES: Final = SuppressionSelection(BOUNCE_REASONS)
 COMPLAINTS: Final = SuppressionSelection((SuppressionReason.COMPLAINT,))
 # Everything that a person decided: own unsubscribes, and entries that a user or a program added.
-UNSUBSCRIBES: Final = SuppressionSelection((*_BOUNCES, SuppressionReason.COMPLAINT), is_exclusion=True)
+UNSUBSCRIBES: Final = SuppressionSelection((*BOUNCE_REASONS, SuppressionReason.COMPLAINT), is_exclusion=True)
+
+# The entries for all email beside which a complaint or an unsubscribe is added.
+_OTHER_DECISIONS: Final[Mapping[str, SuppressionSelection]] = {
+    SuppressionReason.COMPLAINT: SuppressionSelection(UNSUBSCRIBES.reasons, (ALL_MESSAGES,), is_exclusion=True),
+    SuppressionReason.UNSUBSCRIBED: SuppressionSelection(COMPLAINTS.reasons, (ALL_MESSAGES,)),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +96,21 @@ async def add_each(
     actor: str,
     scope: str = ALL_MESSAGES,
 ) -> None:
-    """Suppress all these addresses in one commit. An existing entry keeps its reason."""
-    now = clock.now()
+    """Suppress all these addresses in one commit.
+
+    An existing entry keeps its reason, unless it is a bounce and the new one is not.
+    """
+    now, addresses = clock.now(), sorted({normal(each) for each in emails})
     async with database.write() as tx:
         if scope not in WIDE_SCOPES:
             await lists.require(tx, tenant_id, scope)
         added = await suppressions_of.add_all(
-            tx, tenant_id, map(normal, emails), reason=reason, source=actor, now=now, list_key=scope
+            tx, tenant_id, addresses, reason=reason, source=actor, now=now, list_key=scope
         )
         for email in sorted(added):
             await _audit(tx, now, tenant_id, email, scope, actor=actor, action="suppression.add")
+        if scope == ALL_MESSAGES and reason in _OTHER_DECISIONS:
+            await _add_beside(tx, now, tenant_id, addresses, reason=reason, actor=actor)
 
 
 async def remove_selected(
@@ -120,9 +130,35 @@ async def remove_selected(
         removed = await tx.execute(delete(suppressions).where(mine).returning(s.email, s.list_key))
         # Checked after the deletion: an erasure that begins later adds its suppressions again.
         await refuse_erasing(tx, tenant_id, addresses)
+        await _widen_complaints(tx, tenant_id, [row.email for row in removed if row.list_key == ALL_MESSAGES])
         for row in removed:
             await _audit(tx, clock.now(), tenant_id, row.email, row.list_key, actor=actor, action="suppression.lift")
     return {row.email for row in removed}
+
+
+async def _add_beside(
+    tx: Transaction, now: Instant, tenant_id: int, addresses: Sequence[str], *, reason: str, actor: str
+) -> None:
+    """Add a complaint beside an unsubscribe, or the reverse, so that removing one keeps the other.
+
+    An address has one entry per scope, so the second one gets the scope of bulk email.
+    """
+    s = suppressions.c
+    others = and_(_OTHER_DECISIONS[reason].condition(tenant_id), s.email.in_(addresses))
+    emails = [row.email for row in await tx.execute(select(s.email).where(others))]
+    added = await suppressions_of.add_all(
+        tx, tenant_id, emails, reason=reason, source=actor, now=now, list_key=lists.GENERAL
+    )
+    for email in sorted(added):
+        await _audit(tx, now, tenant_id, email, lists.GENERAL, actor=actor, action="suppression.add")
+
+
+async def _widen_complaints(tx: Transaction, tenant_id: int, addresses: Sequence[str]) -> None:
+    """Let complaints stop all email again, after the entry beside which they were added was removed."""
+    s = suppressions.c
+    narrow = (s.reason == SuppressionReason.COMPLAINT, s.list_key == lists.GENERAL)
+    mine = and_(s.tenant_id == tenant_id, s.email.in_(addresses), *narrow)
+    await tx.execute(update(suppressions).where(mine).values(list_key=ALL_MESSAGES))
 
 
 async def _audit(

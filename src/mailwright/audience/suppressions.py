@@ -54,9 +54,9 @@ async def add(
     list_key: str = ALL_MESSAGES,
     actor: str | None = None,
 ) -> tuple[Suppression, bool]:
-    """Suppress an address. Return the entry and whether it is new. An existing entry keeps its reason.
+    """Suppress an address. Return the entry and whether it is new.
 
-    An `actor` is recorded in the audit log.
+    An existing entry keeps its reason, unless it is a bounce. An `actor` is recorded in the audit log.
     """
     address_ = normalize_email(email)
     async with database.write() as tx:
@@ -84,7 +84,7 @@ async def add_all(
     now: Instant,
     list_key: str = ALL_MESSAGES,
 ) -> set[str]:
-    """Add normalized addresses inside the caller's transaction, and return the new ones."""
+    """Add normalized addresses inside the caller's transaction. Return those with a new entry or reason."""
     rows = [{"email": email} for email in sorted(set(emails))]
     added = await tx.run(
         ADD_SUPPRESSIONS,

@@ -297,3 +297,29 @@ async def test_reports_never_replace_an_operators_suppression(database: Database
     earlier = [bounce_fact(1, ADA, source="ses", at=clock.now() - 1_000), complaint_fact(1, ADA, source="ses", at=0)]
     await database.transact(lambda tx: apply_facts(tx, earlier, clock.now()))
     assert await scopes(database) == {"*": "asked by phone"}
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2), "together"])
+async def test_complaint_replaces_earlier_bounces_but_no_unsubscribe(
+    database: Database, clock: ManualClock, order: tuple[int, ...] | str
+) -> None:
+    now = clock.now()
+    facts = [
+        bounce_fact(1, ADA, source="ses", at=now),
+        complaint_fact(1, ADA, source="ses", at=now + 1),
+        bounce_fact(1, ADA, source="ses", at=now + 2),
+    ]
+    await suppressions.add(database, clock, 1, "bob@example.com", reason="unsubscribed", source="api")
+    facts += [complaint_fact(1, "bob@example.com", source="ses", at=now - 1)]
+    groups = [facts] if isinstance(order, str) else [[facts[each]] for each in order] + [facts[3:]]
+    for group in groups:
+        await database.transact(lambda tx, group=group: apply_facts(tx, group, now + 2))
+    [entry] = [each for each in await suppressions.list_page(database, 1, limit=9) if each.email == ADA]
+    assert (entry.reason, entry.created_at) == ("complaint", now + 1)
+    assert await scopes(database, "bob@example.com") == {"*": "unsubscribed"}
+
+
+async def test_added_reason_replaces_only_a_bounce(database: Database, clock: ManualClock) -> None:
+    for reason, expected in (("bounce", "bounce"), ("asked", "asked"), ("bounce", "asked"), ("complaint", "asked")):
+        await suppressions.add(database, clock, 1, ADA, reason=reason, source="api")
+        assert await scopes(database) == {"*": expected}

@@ -127,3 +127,42 @@ async def test_removing_a_bounce_keeps_the_unsubscribe(drop_in: DropIn) -> None:
     await suppress(database, "ada@example.com")
     assert (await call(drop_in, "DELETE", "/bounces/ada@example.com")).status_code == 404
     assert await is_suppressed(database, 1, "ada@example.com", "general")
+
+
+@pytest.mark.both_engines
+@pytest.mark.parametrize(
+    ("first", "second", "remaining"),
+    [
+        ("bounces", "unsubscribes", "unsubscribes"),
+        ("bounces", "complaints", "complaints"),
+        ("unsubscribes", "bounces", "unsubscribes"),
+        ("complaints", "bounces", "complaints"),
+        ("complaints", "unsubscribes", "unsubscribes"),
+        ("complaints", "unsubscribes", "complaints"),
+        ("unsubscribes", "complaints", "unsubscribes"),
+        ("unsubscribes", "complaints", "complaints"),
+    ],
+)
+async def test_removing_one_kind_keeps_the_other(drop_in: DropIn, first: str, second: str, remaining: str) -> None:
+    address = "ada@example.com"
+    for name in (first, second):
+        assert (await call(drop_in, "POST", f"/{name}", data={"address": address})).status_code == 200
+    assert (await call(drop_in, "GET", f"/{remaining}/{address}")).status_code == 200
+    removed = second if remaining == first else first
+    status = 404 if removed == "bounces" else 200
+    assert (await call(drop_in, "DELETE", f"/{removed}/{address}")).status_code == status
+    assert (await call(drop_in, "GET", f"/{removed}/{address}")).status_code == 404
+    assert (await call(drop_in, "GET", f"/{remaining}/{address}")).status_code == 200
+    assert await is_suppressed(drop_in.engine.database, 1, address, "general")
+    is_wide = await is_suppressed(drop_in.engine.database, 1, address)
+    assert is_wide or (first, remaining) == ("complaints", "unsubscribes")
+    assert (await call(drop_in, "DELETE", f"/{remaining}/{address}")).status_code == 200
+    assert not await is_suppressed(drop_in.engine.database, 1, address, "general")
+
+
+@pytest.mark.parametrize("domain", ["%3F", "%23", "example.com%3Fa", "bounces%23"])
+async def test_domain_may_contain_any_character(drop_in: DropIn, domain: str) -> None:
+    async with httpx.AsyncClient(base_url=drop_in.url, auth=("api", drop_in.key)) as client:
+        reply = await client.get(f"/v3/{domain}/unsubscribes")
+        missing = await client.get(f"/v3/{domain}/unsubscribes/ada@example.com")
+    assert (reply.status_code, reply.json()["items"], missing.status_code) == (200, [], 404)

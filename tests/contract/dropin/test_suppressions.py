@@ -19,6 +19,9 @@ from mailwright.domain.clock import SECOND, ManualClock, SystemClock
 from mailwright.storage.database import Database
 from tests.dropin import DropIn
 
+ADA = "ada@example.com"
+BOUNCE = "bounce@example.com"
+
 pytestmark = pytest.mark.promise("drop-in-sdks")
 
 
@@ -81,12 +84,35 @@ async def test_global_and_group_suppressions_of_sendgrid(
     }
 
 
+async def test_unsubscribe_of_sendgrid_outlasts_the_bounce(
+    drop_in: DropIn, database: Database, clock: ManualClock
+) -> None:
+    await add_some(database, clock)
+    body = {"recipient_emails": ["bounce@example.com", "complaint@example.com"]}
+    await sendgrid(drop_in, lambda client: client.asm.suppressions._("global").post(request_body=body))
+    for name in ("bounce@example.com", "complaint@example.com"):
+        one = lambda client, name=name: client.asm.suppressions._("global")._(name)  # noqa: E731
+        assert await sendgrid(drop_in, lambda client, one=one: one(client).get()) == {"recipient_email": name}
+    await sendgrid(drop_in, lambda client: client.suppression.bounces.delete(request_body={"emails": [ADA, BOUNCE]}))
+    assert await suppressions.is_suppressed(database, 1, BOUNCE)
+    complaints = {"emails": ["complaint@example.com"]}
+    await sendgrid(drop_in, lambda client: client.suppression.spam_reports.delete(request_body=complaints))
+    assert await suppressions.is_suppressed(database, 1, "complaint@example.com", "general")
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body", "field"),
     [
         ("POST", "asm/suppressions/global", {"recipient_emails": ["ada@example.com", "nobody"]}, "recipient_emails"),
         ("POST", "asm/suppressions/global", {"recipient_emails": []}, "recipient_emails"),
         ("POST", "asm/groups/7/suppressions", {"recipient_emails": ["ada@example.com"]}, None),
+        ("GET", "asm/groups/7/suppressions", None, None),
+        ("DELETE", "asm/groups/7/suppressions/bounce@example.com", None, None),
+        ("POST", "asm/groups/general/suppressions", {"recipient_emails": ["ada@example.com"]}, None),
+        ("GET", "asm/groups/general/suppressions", None, None),
+        ("POST", "asm/groups/*/suppressions", {"recipient_emails": ["ada@example.com"]}, None),
+        ("GET", "asm/groups/*/suppressions", None, None),
+        ("DELETE", "asm/groups/*/suppressions/bounce@example.com", None, None),
         ("DELETE", "suppression/bounces", {"delete_all": True}, "emails"),
         ("GET", "suppression/bounces?limit=all", None, "limit"),
         ("GET", "suppression/bounces?limit=501", None, "limit"),
@@ -135,6 +161,30 @@ async def test_streams_of_postmark_have_suppressions(drop_in: DropIn, database: 
     assert {each[0] for each in await stored(database)} == {
         f"{name}@example.com" for name in ("ada", "complaint", "unsubscribed")
     }
+
+
+async def test_postmark_keeps_unsubscribes_from_bulk_email(
+    drop_in: DropIn, database: Database, clock: ManualClock
+) -> None:
+    for name, list_key in ((ADA, "general"), (BOUNCE, "general"), (BOUNCE, ALL_MESSAGES)):
+        await suppressions.add(database, clock, 1, name, reason="unsubscribed", source="link", list_key=list_key)
+    body = {"Suppressions": [{"EmailAddress": ADA}, {"EmailAddress": BOUNCE}]}
+    removed = (await postmark(drop_in, "POST", "outbound/suppressions/delete", json=body)).json()["Suppressions"]
+    assert [each["Status"] for each in removed] == ["Failed", "Deleted"]
+    assert await stored(database) == {(name, "unsubscribed", "general") for name in (ADA, BOUNCE)}
+
+
+async def test_unsubscribe_of_postmark_outlasts_the_bounce(
+    drop_in: DropIn, database: Database, clock: ManualClock
+) -> None:
+    await add_some(database, clock)
+    body = {"Suppressions": [{"EmailAddress": BOUNCE}]}
+    await postmark(drop_in, "POST", "outbound/suppressions", json=body)
+    found = (await postmark(drop_in, "GET", f"outbound/suppressions/dump?EmailAddress={BOUNCE}")).json()
+    assert [each["SuppressionReason"] for each in found["Suppressions"]] == ["ManualSuppression"]
+    with pytest.raises(ClientError, match="NotFoundException"):
+        await ses(drop_in, "delete_suppressed_destination", EmailAddress=BOUNCE)
+    assert await suppressions.is_suppressed(database, 1, BOUNCE)
 
 
 @pytest.mark.parametrize(
@@ -191,6 +241,18 @@ async def test_suppression_list_of_ses(drop_in: DropIn, database: Database, cloc
     assert {each[0] for each in await stored(database)} == {
         f"{name}@example.com" for name in ("ada", "complaint", "unsubscribed")
     }
+
+
+@pytest.mark.parametrize("reason", ["bounce", "unsubscribed", "asked by phone"])
+async def test_complaint_of_ses_is_kept_beside_other_reasons(
+    drop_in: DropIn, database: Database, clock: ManualClock, reason: str
+) -> None:
+    await suppressions.add(database, clock, 1, ADA, reason=reason, source="test")
+    await ses(drop_in, "put_suppressed_destination", EmailAddress=ADA, Reason="COMPLAINT")
+    one = await ses(drop_in, "get_suppressed_destination", EmailAddress=ADA)
+    assert one["SuppressedDestination"]["Reason"] == "COMPLAINT"
+    await ses(drop_in, "delete_suppressed_destination", EmailAddress=ADA)
+    assert await suppressions.is_suppressed(database, 1, ADA) == (reason != "bounce")
 
 
 async def test_bad_request_gets_the_error_of_ses(drop_in: DropIn, database: Database) -> None:
