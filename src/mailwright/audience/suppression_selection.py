@@ -7,7 +7,8 @@ from sqlalchemy import ColumnElement, and_, delete, select, update
 
 from mailwright.audience import lists
 from mailwright.audience import suppressions as suppressions_of
-from mailwright.audience.status import BOUNCE_REASONS, SuppressionReason
+from mailwright.audience.pending_requests import end_pending
+from mailwright.audience.status import BOUNCE_REASONS, ENDS_REQUESTS, SuppressionReason, lock_known_contacts
 from mailwright.audience.suppressions import ALL_MESSAGES, Suppression
 from mailwright.domain.address import normal
 from mailwright.domain.clock import Clock, Instant
@@ -96,7 +97,7 @@ async def add_each(
     actor: str,
     scope: str = ALL_MESSAGES,
 ) -> None:
-    """Suppress all these addresses in one commit.
+    """Suppress all these addresses in one commit. A decision of a person also ends requests to subscribe.
 
     An existing entry keeps its reason, unless it is a bounce and the new one is not.
     """
@@ -104,11 +105,15 @@ async def add_each(
     async with database.write() as tx:
         if scope not in WIDE_SCOPES:
             await lists.require(tx, tenant_id, scope)
+        await lock_known_contacts(tx, [(tenant_id, email) for email in addresses])
         added = await suppressions_of.add_all(
             tx, tenant_id, addresses, reason=reason, source=actor, now=now, list_key=scope
         )
         for email in sorted(added):
             await _audit(tx, now, tenant_id, email, scope, actor=actor, action="suppression.add")
+        if reason in ENDS_REQUESTS:
+            fact = {"tenant_id": tenant_id, "list_key": scope, "at": now, "source": actor}
+            await end_pending(tx, [{**fact, "email": email} for email in addresses], now)
         if scope == ALL_MESSAGES and reason in _OTHER_DECISIONS:
             await _add_beside(tx, now, tenant_id, addresses, reason=reason, actor=actor)
 

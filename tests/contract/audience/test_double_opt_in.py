@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from mailwright.app.system_emails import render_branded
 from mailwright.app.wiring import PublicPages
-from mailwright.audience import contacts, lists, personal_data, suppressions
+from mailwright.audience import contacts, lists, personal_data, suppression_selection, suppressions
 from mailwright.audience.double_opt_in import RESEND_INTERVAL, ConfirmationLinks, DoubleOptIn
 from mailwright.audience.segments import audience
 from mailwright.audience.status import ContactStatusService
@@ -18,7 +18,7 @@ from mailwright.domain.unsubscribe_tokens import UnsubscribeTokens
 from mailwright.outbox.audit_log import list_entries
 from mailwright.storage.database import Database
 from mailwright.storage.tables import contacts as contacts_table
-from mailwright.storage.tables import messages
+from mailwright.storage.tables import deliveries, messages
 from tests.api import an_api
 
 ADA = "ada@example.com"
@@ -159,3 +159,25 @@ async def test_only_the_button_confirms(database: Database, clock: ManualClock, 
         assert expected.status_code == 409
         direct = await api.client.post("/v1/lists/news/subscribe", json={"email": "b@example.com", "confirmed": True})
         assert direct.json()["lists"][0]["isPending"] is False
+
+
+@pytest.mark.parametrize(
+    ("reason", "scope", "is_ended"),
+    [
+        ("unsubscribed", "*", True),
+        ("unsubscribed", "news", True),
+        ("unsubscribed", "open", False),
+        ("complaint", "*", True),
+        ("bounce", "*", False),
+    ],
+)
+async def test_suppression_by_a_program_ends_the_request(
+    database: Database, clock: ManualClock, double_opt_in: DoubleOptIn, reason: str, scope: str, is_ended: bool
+) -> None:
+    await double_opt_in.subscribe(1, ADA, "news", source="form")
+    await suppression_selection.add_each(database, clock, 1, [ADA], reason=reason, actor="api", scope=scope)
+    async with database.read() as tx:
+        [delivery] = await tx.execute(select(deliveries.c.status))
+    assert delivery.status == ("CANCELLED" if is_ended else "PENDING")
+    await suppressions.remove(database, 1, ADA)
+    assert await double_opt_in.confirm(1, ADA, "news") != is_ended
