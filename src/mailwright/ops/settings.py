@@ -392,8 +392,8 @@ class Settings(_ProviderFields, BaseSettings):
         Field(
             alias="MAILWRIGHT_SMTP_CONNECTIONS",
             description="Maximum number of SMTP connections of `worker` or `serve`, shared by its processes. Each sends"
-            " one message at a time. If not set, each process opens up to 20, and up to 20 more for transactional"
-            " messages while bulk messages use the first 20.",
+            " one message at a time, or two to a quick server. If not set, each process opens up to 20, and up to 20"
+            " more for transactional messages while bulk messages use the first 20.",
         ),
     ] = None
     oauth_token_url: Annotated[

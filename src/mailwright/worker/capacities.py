@@ -7,13 +7,8 @@ from mailwright.domain.clock import Instant
 from mailwright.domain.retry import LONGEST_OUTAGE_DELAY
 from mailwright.domain.states import Priority
 from mailwright.pipeline.conclude import ReadyMessage
+from mailwright.providers.reserve import reserved
 from mailwright.providers.route import RouteMember
-
-# The share of a provider's capacity that bulk messages never use, so that a transactional message finds a free
-# connection even if the provider is slow.
-RESERVED_SHARE = 0.1
-# No capacity is reserved on a provider with less capacity than this.
-LEAST_TO_RESERVE = 5
 
 
 class Capacities:
@@ -35,7 +30,7 @@ class Capacities:
             capacity = min(window, member.provider.capacity)
             self._free[member.name] = capacity - busy[member.name]
             for_bulk = min(window, member.provider.bulk_capacity)
-            self._free_for_bulk[member.name] = for_bulk - _reserved(for_bulk) - bulk[member.name]
+            self._free_for_bulk[member.name] = for_bulk - reserved(for_bulk) - bulk[member.name]
 
     def has_room(self, priority: int | None) -> bool:
         """Return whether a provider has capacity for a message of this priority. None means that no message waits."""
@@ -73,7 +68,3 @@ def find_probing(members: Sequence[RouteMember], in_flight: Iterable[ReadyMessag
         if ready.provider in opened_at
         and (not ready.attempted_at or ready.attempted_at > max(opened_at[ready.provider], now - LONGEST_OUTAGE_DELAY))
     }
-
-
-def _reserved(capacity: int) -> int:
-    return max(1, int(capacity * RESERVED_SHARE)) if capacity >= LEAST_TO_RESERVE else 0

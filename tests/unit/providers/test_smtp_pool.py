@@ -286,3 +286,45 @@ async def test_connection_that_took_a_message_by_itself_gets_no_other() -> None:
         results = await asyncio.wait_for(asyncio.gather(*sending), 30)
         assert {result.kind for result in results} == {ResultKind.SENT}
         assert len(sink.messages) == len(sending)
+
+
+async def test_only_four_connections_are_opened_at_once() -> None:
+    async with SmtpSink() as sink, smtp_to(sink) as smtp:
+        await smtp.send(a_mail())
+        greetings = [sink.hold(Step.GREETING, nth=number) for number in range(1, 11)]
+        sending = [smtp.send(a_mail()) for _ in range(11)]
+        await asyncio.gather(*(hold.reached.wait() for hold in greetings[:4]))
+        for _ in range(200):  # Others would arrive meanwhile.
+            await asyncio.sleep(0)
+        assert len(sink.writers) == 1 + 4
+        for hold in greetings:
+            hold.release()
+        assert {result.kind for result in await asyncio.gather(*sending)} == {ResultKind.SENT}
+
+
+async def test_transactional_message_waits_for_the_connection_that_is_opened() -> None:
+    async with SmtpSink() as sink, smtp_to(sink, "?connections=2") as smtp:
+        await smtp.send(a_mail())
+        stuck, greeting = sink.hold(Step.DOT, nth=1), sink.hold(Step.GREETING, nth=1)
+        bulk = [smtp.send(a_mail(is_bulk=True))]
+        await stuck.reached.wait()
+        bulk.append(smtp.send(a_mail(is_bulk=True)))
+        await greeting.reached.wait()
+        urgent = smtp.send(a_mail("urgent@example.com"))
+        greeting.release()
+        assert (await urgent).kind is ResultKind.SENT  # The server has not replied to the first newsletter.
+        stuck.release()
+        await asyncio.gather(*bulk)
+
+
+async def test_bulk_leaves_connections_of_a_strict_limit_idle() -> None:
+    async with SmtpSink() as sink, smtp_to(sink, "?connections=5") as smtp:
+        await asyncio.gather(*(smtp.send(a_mail()) for _ in range(25)))
+        holds = [sink.hold(Step.RCPT, recipient="reader@bulk.example") for _ in range(9)]
+        bulk = [smtp.send(a_mail("reader@bulk.example", is_bulk=True)) for _ in range(9)]
+        await asyncio.gather(*(hold.reached.wait() for hold in holds[:4]))
+        assert (await smtp.send(a_mail())).kind is ResultKind.SENT
+        for hold in holds:
+            hold.release()
+        assert {result.kind for result in await asyncio.gather(*bulk)} == {ResultKind.SENT}
+        assert sink.most_connections == 5

@@ -1,4 +1,4 @@
-"""Open connections to one server in the background, a few at a time."""
+"""Open connections to one server in the background."""
 
 import asyncio
 import ssl

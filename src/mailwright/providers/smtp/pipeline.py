@@ -16,7 +16,7 @@ from mailwright.providers.smtp.responses import LOCK_EXPIRED
 
 # Several pooled connections may be stale. This limits how often a message moves to another connection.
 MAX_MOVES = 3
-# A server that replied to the last content within this time gets the next envelope together with the next content.
+# A worker hands a second message to a connection whose server replied to the last content within this time.
 QUICK_SECONDS = 0.5
 
 

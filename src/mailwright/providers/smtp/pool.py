@@ -8,6 +8,7 @@ from typing import NamedTuple
 from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.results import SendResult
 from mailwright.providers.protocol import RetractedAcceptance, RetractionCallback
+from mailwright.providers.reserve import reserved
 from mailwright.providers.smtp.connection import SmtpConnection
 from mailwright.providers.smtp.job import SmtpJob
 from mailwright.providers.smtp.login import ServerFeatures
@@ -75,7 +76,7 @@ class SmtpPool:
     def submit(self, job: SmtpJob) -> None:
         if self._is_closing:
             job.settle(ENDED_BEFORE[SessionEnd.SHUT_DOWN].result("the provider is closed"))
-        elif self._idle:
+        elif self._idle and not (job.message.is_bulk and self._keeps_idle):
             self._idle.popitem()[0].begin(job)
         else:
             self._waiting.add(job)
@@ -97,15 +98,16 @@ class SmtpPool:
                 connection.quit()
             elif not connection.is_quitting:
                 connection.transport.end(SessionEnd.SHUT_DOWN, "the grace period of the shutdown has ended")
-        await self._wait_for_lines()
+        for connection in self._live:
+            self._closing_transports.add(connection.transport.closed)
+        if self._closing_transports:
+            await asyncio.wait(tuple(self._closing_transports))
 
     # Methods that connections call.
 
     def take(self, connection: SmtpConnection, *, is_busy: bool) -> SmtpJob | None:
-        """Return the next waiting message. A busy connection gets none if a new connection will be ready sooner."""
-        if is_busy and len(self._waiting) <= len(self._attempts):
-            return None
-        job = self._waiting.take()
+        """Return the next waiting message. A busy connection gets none that a new connection will send sooner."""
+        job = self._waiting.take_second(len(self._attempts)) if is_busy else self._waiting.take()
         if job is not None:
             self.unpark(connection)  # A connection that takes a second message by itself may be parked.
         return job
@@ -150,10 +152,17 @@ class SmtpPool:
             self._attempts.start()
 
     @property
+    def _keeps_idle(self) -> bool:
+        """Whether the idle connections are left to transactional messages, because no more may be opened."""
+        live = len(self._live)
+        may_open = 0 if self._attempts.is_paused else self._settings.max_connections - live - len(self._attempts)
+        return len(self._idle) + may_open <= reserved(live + may_open)
+
+    @property
     def _wants_another(self) -> bool:
         opened, limits = len(self._live) + len(self._attempts), self._settings
         waiting = len(self._waiting) if opened < limits.bulk_connections else self._waiting.transactional
-        if not waiting or opened >= limits.max_connections:
+        if not waiting or opened >= limits.max_connections or len(self._attempts) >= MAX_OPENING:
             return False
         if not self._live:
             # Open one connection first, so that a server that is down or rejects us gets one attempt and not ten.
@@ -162,12 +171,11 @@ class SmtpPool:
 
     def _use_half_idle(self) -> None:
         """Send messages for which no connection is being opened on connections whose last message is being stored."""
-        while self._half_idle and len(self._waiting) > len(self._attempts):
-            job = self._waiting.take()
+        for connection in [each for each in self._half_idle if each.has_second_place]:
+            job = self._waiting.take_second(len(self._attempts))
             if job is None:
                 return
-            connection = next(iter(self._half_idle))
-            del self._half_idle[connection]
+            self.unpark(connection)
             connection.begin(job)
 
     def _opened(self, transport: SmtpTransport, features: ServerFeatures) -> None:
@@ -186,6 +194,7 @@ class SmtpPool:
     def _grow(self) -> None:
         """Open more connections for the waiting messages, and report that the capacity may have grown."""
         self._open_more()
+        self._use_half_idle()
         if self.on_growth is not None:
             self.on_growth()
 
@@ -210,9 +219,3 @@ class SmtpPool:
     def _tell_if_drained(self) -> None:
         if self._drained is not None and not self._drained.done() and self._is_drained:
             self._drained.set_result(None)
-
-    async def _wait_for_lines(self) -> None:
-        for connection in self._live:
-            self._closing_transports.add(connection.transport.closed)
-        if self._closing_transports:
-            await asyncio.wait(tuple(self._closing_transports))
