@@ -1,6 +1,5 @@
 """`mailwright setup` and the commands of settings: in a terminal, in scripts, and what they never show."""
 
-import re
 from pathlib import Path
 
 import pytest
@@ -139,7 +138,8 @@ async def test_stored_secret_appears_in_no_output_or_backup(here: Commands) -> N
         assert SECRET not in ended.out + ended.err
     [shown] = [each for each in outputs[0].json if each["field"] == "smtp_url"]
     assert (shown["value"], shown["isSecret"]) == ("set", True)
-    assert len(re.findall("smtp_url", outputs[3].out)) == 1
+    [entry] = [each for each in outputs[3].json if each["detail"].get("to") == "(secret)"]
+    assert "smtp_url" in entry["sentence"]
     restored = {"MAILWRIGHT_DATABASE_URL": f"sqlite:///{here.folder / 'other.db'}"}
     await here.ok("restore", "copy.mwbackup", "--yes", **restored)
     content = b"".join(file.read_bytes() for file in here.folder.glob("other.db*"))

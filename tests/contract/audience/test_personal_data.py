@@ -221,6 +221,12 @@ async def test_file_is_imported_over_http(database: Database, clock: ManualClock
         preview = await api.client.post("/v1/contacts/imports/preview", content=body)
         assert [row["refused"] is None for row in preview.json()["rows"]] == [True, False]
         assert await personal_count(api) == 0
+        # PostgreSQL stores the report itself.
+        kept = ["report.csv"] if database.dialect == "sqlite" else []
+
+        def local_files() -> list[str]:
+            return [path.name.partition(".")[2] for path in (tmp_path / "imports").iterdir()]
+
         query = "listKey=news&tag=New&map=Plan=tariff&fileName=people.csv"
         response = await api.client.post(f"/v1/contacts/imports?{query}", content=body)
         assert (response.status_code, response.json()["fileName"]) == (202, "people.csv")
@@ -237,11 +243,11 @@ async def test_file_is_imported_over_http(database: Database, clock: ManualClock
         assert (await api.client.delete(f"/v1/contacts/{ADA}")).json()["state"] == "erased"
         emptied = (await api.client.get(f"{where}/report")).text.splitlines()
         assert emptied == [report[0], f"2,{'*' * len(ADA)},added,", *report[2:]]
-        assert [path.name.partition(".")[2] for path in (tmp_path / "imports").iterdir()] == ["report.csv"]
+        assert local_files() == kept
         for bad in ("?listKey=unknown", "?map=Plan", "?mapp=x"):
             assert (await api.client.post(f"/v1/contacts/imports{bad}", content=body)).status_code == 422
         assert (await api.anonymous.post("/v1/contacts/imports", content=body)).status_code == 401
-        assert [path.name.partition(".")[2] for path in (tmp_path / "imports").iterdir()] == ["report.csv"]
+        assert local_files() == kept
 
 
 @pytest.mark.promise("person-erased")

@@ -408,7 +408,7 @@ def test_only_pages_and_commands_read_the_replica() -> None:
     users = {
         file.relative_to(source).parts[0] for file in source.rglob("*.py") if "database.reader" in file.read_text()
     }
-    assert users == {"actions", "cli", "web"}
+    assert users == {"actions", "web"}
 
 
 async def test_health_shows_the_replica(

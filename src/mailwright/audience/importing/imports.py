@@ -175,8 +175,7 @@ class Imports:
 
         An `actor` is recorded in the audit log.
         """
-        if (needs_consent := await self._check_list(tenant_id, options)) is not None:
-            raise needs_consent
+        await self.require_consent(tenant_id, options)
         plan = await asyncio.to_thread(make_plan, path, options, largest=self._largest)
         print_, size = await asyncio.to_thread(fingerprint, path)
         stored = orjson.dumps(plan.as_json()).decode()
@@ -256,6 +255,11 @@ class Imports:
         async with self._database.read() as tx:
             rows = await tx.execute(select(*columns).where(*conditions).order_by(imports.c.id.desc()).limit(limit))
         return [_import(row) for row in rows]
+
+    async def require_consent(self, tenant_id: int, options: ImportOptions) -> None:
+        """Raise an error if the list cannot be used, or if the import still has to state a consent."""
+        if (needs_consent := await self._check_list(tenant_id, options)) is not None:
+            raise needs_consent
 
     async def _check_list(self, tenant_id: int, options: ImportOptions) -> InvalidInput | None:
         """Raise if the list cannot be used. Return an error if the import still has to state a consent."""

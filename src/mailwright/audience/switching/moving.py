@@ -164,6 +164,7 @@ class SwitchOvers:
             known = await lists.existing_keys(tx, wanted.tenant_id, needed)
         for file in prepared.imports:
             options = _options(wanted, file.list_key if file.list_key in known else None)
+            await imports.require_consent(wanted.tenant_id, options)
             await imports.preview(wanted.tenant_id, file.path, options)
         return [list_key for list_key in needed if list_key not in known]
 

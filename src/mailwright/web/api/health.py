@@ -16,7 +16,7 @@ from mailwright.ops.logs import logger
 from mailwright.outbox.sending_hold import find_hold
 from mailwright.outbox.workers import list_present
 from mailwright.schemas.health import LivenessResponse, ReadinessResponse
-from mailwright.storage.database import PROMPT_SECONDS
+from mailwright.storage.database import PROMPT_SECONDS, is_missing
 from mailwright.storage.schema_state import SchemaStatus, load_schema
 from mailwright.storage.standbys import StandbyMissing
 from mailwright.web.api.openapi import describe_success
@@ -108,6 +108,8 @@ async def _providers(engine: Engine) -> dict[str, Literal["ok", "left_alone"]]:
 
 
 async def _database_parts(engine: Engine) -> dict[str, str]:
+    if is_missing(engine.database):
+        return {"database": "unreachable"}
     try:
         schema = await load_schema(engine.database, within=PROMPT_SECONDS)
     except DatabaseDamaged:
