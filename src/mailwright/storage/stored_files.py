@@ -4,7 +4,7 @@ A file consists of parts, each with its position. Parts are added, and overwritt
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import BinaryIO, Final
 
 from sqlalchemy import and_, delete, exists, insert, select, update
@@ -86,8 +86,9 @@ async def read_parts(database: Database, name: str) -> AsyncIterator[tuple[int, 
         yield position, rows[0].content
 
 
-async def overwrite_part(database: Database, name: str, position: int, content: bytes) -> None:
-    """Replace a part by one of the same length."""
+async def edit_part(database: Database, name: str, position: int, edit: Callable[[bytes], bytes]) -> None:
+    """Replace a part by one of the same length. The part is locked, so that concurrent edits do not undo each other."""
     part = and_(stored_files.c.name == name, stored_files.c.position == position)
     async with database.write() as tx:
-        await tx.execute(update(stored_files).where(part).values(content=content))
+        for row in await tx.execute(select(stored_files.c.content).where(part).with_for_update()):
+            await tx.execute(update(stored_files).where(part).values(content=edit(row.content)))

@@ -10,6 +10,7 @@ import io
 import mmap
 import re
 from collections.abc import AsyncIterator, Iterable, Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol
@@ -19,7 +20,7 @@ from mailwright.audience.importing.store import RowOutcome
 from mailwright.domain.clock import Instant
 from mailwright.storage.database import Database
 from mailwright.storage.hot import Runner
-from mailwright.storage.stored_files import add_part, overwrite_part, read_parts
+from mailwright.storage.stored_files import add_part, edit_part, read_parts
 
 HEADER: Final = ("line", "email", "outcome", "why")
 MAX_EMAIL_SHOWN: Final = 254
@@ -122,11 +123,16 @@ def redact_address(path: Path, address: str) -> None:
 
 async def redact_stored_address(database: Database, name: str, address: str) -> None:
     """Overwrite an address in a report in the database. A line is never in two parts."""
-    async for position, stored in read_parts(database, name):
-        content = bytearray(stored)
-        _overwrite(content, address)
-        if content != stored:
-            await overwrite_part(database, name, position, bytes(content))
+    redact = partial(_redacted, address)
+    async for position, content in read_parts(database, name):
+        if redact(content) != content:
+            await edit_part(database, name, position, redact)
+
+
+def _redacted(address: str, stored: bytes) -> bytes:
+    content = bytearray(stored)
+    _overwrite(content, address)
+    return bytes(content)
 
 
 def _overwrite(content: mmap.mmap | bytearray, address: str) -> None:
