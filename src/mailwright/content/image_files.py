@@ -96,7 +96,8 @@ class StoredImages:
     async def write(self, name: str, content: bytes, media_type: str) -> None:
         if not await is_stored(self._database, _PREFIX + name):
             with suppress(IntegrityError):  # Another process has stored it at the same time.
-                await store_file(self._database, _PREFIX + name, BytesIO(content), self._clock.now())
+                async with self._database.write() as tx:
+                    await store_file(tx, _PREFIX + name, BytesIO(content), self._clock.now())
 
     async def read(self, name: str) -> bytes | None:
         stored = await read_file(self._database, _PREFIX + name)

@@ -10,7 +10,7 @@ from typing import BinaryIO, Final
 from sqlalchemy import and_, delete, exists, insert, select, update
 
 from mailwright.domain.clock import Instant
-from mailwright.storage.database import Database
+from mailwright.storage.database import Database, Transaction
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import stored_files
@@ -22,16 +22,15 @@ _PART_BYTES: Final = 1024**2
 _BEFORE_FIRST: Final = -1
 
 
-async def store_file(database: Database, name: str, file: BinaryIO, now: Instant) -> None:
-    """Store the content of a file, from its beginning to its end, under a new name."""
+async def store_file(tx: Transaction, name: str, file: BinaryIO, now: Instant) -> None:
+    """Store the content of a file, from its beginning to its end, under a new name, in the caller's transaction."""
     position = 0
-    async with database.write() as tx:
-        while (content := await asyncio.to_thread(file.read, _PART_BYTES)) or not position:
-            part = {"name": name, "position": position, "content": content, "stored_at": now}
-            await tx.execute(insert(stored_files).values(part))
-            if not content:
-                return  # An empty file has one empty part.
-            position += len(content)
+    while (content := await asyncio.to_thread(file.read, _PART_BYTES)) or not position:
+        part = {"name": name, "position": position, "content": content, "stored_at": now}
+        await tx.execute(insert(stored_files).values(part))
+        if not content:
+            return  # An empty file has one empty part.
+        position += len(content)
 
 
 async def add_part(tx: Runner, name: str, position: int, content: bytes, now: Instant) -> None:

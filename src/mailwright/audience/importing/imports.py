@@ -54,7 +54,7 @@ from mailwright.domain.ids import uuid7
 from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.outbox import audit_log
 from mailwright.outbox.pending_erasures import ErasurePending
-from mailwright.storage.database import Database
+from mailwright.storage.database import Database, Transaction
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import contacts, imports, subscriptions
@@ -115,6 +115,9 @@ class Import:
         return self.records - self.added - self.changed - self.unchanged - self.refused
 
 
+_COLUMNS: Final = [imports.c[name] for name in Import.__slots__]
+
+
 @dataclass(frozen=True, slots=True)
 class _ImportBatch:
     """A batch, prepared outside of the transaction so that other writers wait less."""
@@ -170,10 +173,12 @@ class Imports:
         file_name: str | None = None,
         continues: bool = True,
         actor: str | None = None,
+        import_id: str | None = None,
+        keep: Callable[[Transaction], Awaitable[None]] | None = None,
     ) -> Import:
         """Start an import, or continue an unfinished import of the same file with the same options.
 
-        An `actor` is recorded in the audit log.
+        An `actor` is recorded in the audit log. `keep` stores the file in the transaction that stores the import.
         """
         await self.require_consent(tenant_id, options)
         plan = await asyncio.to_thread(make_plan, path, options, largest=self._largest)
@@ -183,7 +188,7 @@ class Imports:
             return unfinished
         now = self._clock.now()
         values = {
-            "import_id": uuid7(now),
+            "import_id": import_id or uuid7(now),
             "tenant_id": tenant_id,
             "file_name": (file_name or path.name)[:255],
             "fingerprint": print_,
@@ -194,7 +199,7 @@ class Imports:
             "updated_at": now,
         }
         async with self._database.write() as tx:
-            await tx.execute(insert(imports).values(**values))
+            rows = await tx.execute(insert(imports).values(**values).returning(*_COLUMNS))
             if actor is not None:
                 subject = str(values["import_id"])
                 detail = {"file": values["file_name"]}
@@ -203,7 +208,9 @@ class Imports:
                 await audit_log.record(
                     tx, now, actor=actor, action="import.begin", subject=subject, tenant_id=tenant_id, detail=detail
                 )
-        return await self.find(tenant_id, str(values["import_id"]))
+            if keep is not None:
+                await keep(tx)
+        return _import(rows[0])
 
     async def run(
         self, started: Import, path: Path, report: ImportReport | None = None
@@ -251,9 +258,8 @@ class Imports:
         return rows[0] if rows else None
 
     async def _select(self, *conditions: ColumnElement[bool], limit: int = 1) -> list[Import]:
-        columns = [imports.c[name] for name in Import.__slots__]
         async with self._database.read() as tx:
-            rows = await tx.execute(select(*columns).where(*conditions).order_by(imports.c.id.desc()).limit(limit))
+            rows = await tx.execute(select(*_COLUMNS).where(*conditions).order_by(imports.c.id.desc()).limit(limit))
         return [_import(row) for row in rows]
 
     async def require_consent(self, tenant_id: int, options: ImportOptions) -> None:

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from mailwright.audience.importing.report import ImportReport, ReportFile, StoredReport
 from mailwright.domain.clock import SECOND, Clock
 from mailwright.domain.errors import NotFound
-from mailwright.storage.database import Database
+from mailwright.storage.database import Database, Transaction
 from mailwright.storage.stored_files import delete_files, delete_older, is_stored, read_parts, store_file
 
 PREFIX: Final = "imports/"  # of the names in the database
@@ -21,8 +21,11 @@ PREFIX: Final = "imports/"  # of the names in the database
 class UploadFiles(Protocol):
     """Files by name."""
 
-    async def put(self, name: str, path: Path) -> None:
-        """Take over a complete file."""
+    async def put(self, name: str, path: Path, tx: Transaction | None = None) -> None:
+        """Take over a complete file, in the caller's transaction if there is one. The caller deletes what is left."""
+
+    async def put_back(self, name: str, path: Path) -> None:
+        """Undo `put` after its transaction has failed."""
 
     def opened(self, name: str) -> AbstractAsyncContextManager[Path]:
         """Provide the file on this machine for the block, or raise NotFound."""
@@ -44,8 +47,12 @@ class FolderFiles:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    async def put(self, name: str, path: Path) -> None:
+    async def put(self, name: str, path: Path, tx: Transaction | None = None) -> None:
         await asyncio.to_thread(path.rename, self._folder / name)
+
+    async def put_back(self, name: str, path: Path) -> None:
+        with suppress(FileNotFoundError):
+            await asyncio.to_thread((self._folder / name).rename, path)
 
     @asynccontextmanager
     async def opened(self, name: str) -> AsyncIterator[Path]:
@@ -82,10 +89,16 @@ class StoredUploads:
         self._folder = folder
         self._here = FolderFiles(folder)
 
-    async def put(self, name: str, path: Path) -> None:
+    async def put(self, name: str, path: Path, tx: Transaction | None = None) -> None:
+        if tx is None:
+            async with self._database.write() as own:
+                await self.put(name, path, own)
+            return
         with await asyncio.to_thread(path.open, "rb") as file:
-            await store_file(self._database, PREFIX + name, file, self._clock.now())
-        await asyncio.to_thread(path.unlink)
+            await store_file(tx, PREFIX + name, file, self._clock.now())
+
+    async def put_back(self, name: str, path: Path) -> None:
+        """Do nothing: the database has undone the transaction."""
 
     @asynccontextmanager
     async def opened(self, name: str) -> AsyncIterator[Path]:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +16,7 @@ from mailwright.audience.importing.upload_files import FolderFiles, UploadFiles
 from mailwright.audience.importing.upload_folder import StagedFile, UploadFolder, import_name
 from mailwright.domain.clock import MINUTE, Clock, Instant
 from mailwright.domain.errors import NotDurable, NotFound
+from mailwright.domain.ids import uuid7
 from mailwright.ops.logs import logger
 
 # Every batch updates the time of its import. An import without an update for this long was interrupted.
@@ -120,8 +122,23 @@ class ImportUploads:
     async def _start(
         self, tenant_id: int, path: Path, options: ImportOptions, file_name: str, actor: str | None
     ) -> Import:
-        started = await self._imports.begin(tenant_id, path, options, file_name=file_name, continues=False, actor=actor)
-        await self._files.put(import_name(started.import_id), path)
+        """Store the import together with its file, because an import without its file would never end."""
+        import_id = uuid7(self._clock.now())
+        name = import_name(import_id)
+        try:
+            started = await self._imports.begin(
+                tenant_id,
+                path,
+                options,
+                file_name=file_name,
+                continues=False,
+                actor=actor,
+                import_id=import_id,
+                keep=partial(self._files.put, name, path),
+            )
+        except Exception:
+            await self._files.put_back(name, path)
+            raise
         self._run_in_background(started)
         return started
 
