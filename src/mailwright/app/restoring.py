@@ -15,6 +15,7 @@ from mailwright.app.backups import SUFFIX, TEMPORARY, audit_of, back_up, load, o
 from mailwright.app.images import own_image_files
 from mailwright.app.restore_checks import make_guard
 from mailwright.audience.erasure_record import ErasureRecord
+from mailwright.audience.importing.upload_files import delete_files_without_import
 from mailwright.audience.restored_erasures import RestoredErasures, erase_again, save_erasures
 from mailwright.audience.restored_suppressions import RestoredSuppressions
 from mailwright.content.image_files import ImageFiles
@@ -82,6 +83,7 @@ async def restore(settings: Settings, clock: Clock, file: Path, *, key: Path | N
     async with _opened(settings) as database:
         images = await _restore_images(own_image_files(settings, database, clock), file, key)
         await _acknowledge(settings, database, clock)
+        await delete_files_without_import(database)
         # A backup is recorded after it was written, so the restored content knows only the one before.
         size_bytes = (await asyncio.to_thread(file.stat)).st_size
         await record_backup(database, RecordedBackup(header.created_at, str(file), size_bytes))

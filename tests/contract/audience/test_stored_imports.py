@@ -87,9 +87,7 @@ async def test_upload_that_cannot_be_kept_starts_no_import(
         raise NotDurable("The disk is full.")
 
     async def begin() -> Import:
-        return await uploads.receive_staged(
-            DEFAULT_TENANT, token, ImportOptions(), file_name="people.csv", actor="ada"
-        )
+        return await uploads.receive_staged(DEFAULT_TENANT, token, ImportOptions(), file_name="people.csv", actor="ada")
 
     monkeypatch.setattr(files, "put", fail)
     with pytest.raises(NotDurable):

@@ -9,6 +9,7 @@ import shutil
 import signal
 import sqlite3
 import subprocess
+from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +24,9 @@ from mailwright.app.restoring import Restored, restore
 from mailwright.app.retention import RetentionSweep
 from mailwright.app.sending import release_sending
 from mailwright.audience import contacts, erasure
+from mailwright.audience.importing.imports import ImportOptions, Imports
+from mailwright.audience.importing.upload_files import StoredUploads
+from mailwright.audience.importing.uploads import ImportUploads
 from mailwright.audience.lists import GENERAL
 from mailwright.audience.restored_erasures import RestoredErasures
 from mailwright.audience.status import apply_facts, bounce_fact, complaint_fact, unsubscribe_fact
@@ -41,6 +45,7 @@ from mailwright.storage.backup_encryption import create_key
 from mailwright.storage.backup_file import BackupHeader, BackupInvalid, BackupNotWritten, BackupWriter
 from mailwright.storage.database import Database
 from mailwright.storage.revision import newest_revision
+from mailwright.storage.stored_files import list_files
 from mailwright.storage.tables import deliveries, installation, suppressions, workers
 from tests.builders import (
     DEFAULT_TENANT,
@@ -267,6 +272,32 @@ async def test_restore_erases_people_again_who_were_erased_since(
     async with a_bench(engine.url, clock, state=settings.state) as bench:
         assert await delete_old_bodies(bench) == 0  # The erasure has emptied the body already.
         assert (await audit(bench.database)).ok
+
+
+async def test_restore_deletes_files_of_imports_newer_than_the_backup(
+    engine: DatabaseAddress, clock: ManualClock, tmp_path: Path
+) -> None:
+    async def imported(uploads: ImportUploads) -> str:
+        async def content() -> AsyncIterator[bytes]:
+            yield b"email\nada@example.com\n"
+
+        begun = await uploads.receive(DEFAULT_TENANT, content(), ImportOptions(), file_name="people.csv")
+        await uploads.finish()
+        return f"imports/{begun.import_id}.report.csv"
+
+    async with a_bench(engine.url, clock) as bench:
+        database = bench.database
+        files = StoredUploads(database, clock, tmp_path / "imports")
+        uploads = ImportUploads(Imports(database, clock), clock, tmp_path / "imports", largest=1_000_000, files=files)
+        earlier = await imported(uploads)
+        await back_up(_settings(engine.url, tmp_path), database, clock, tmp_path / "a.mwbackup")
+        later = await imported(uploads)
+        assert {*await list_files(database, "")} == {earlier, later}
+    clock.advance(120_000)
+    await restored(engine.url, clock, tmp_path / "a.mwbackup")
+    async with a_bench(engine.url, clock) as bench:
+        # A restored SQLite file is new, and has no files.
+        assert await list_files(bench.database, "") == ([earlier] if bench.database.dialect == "postgresql" else [])
 
 
 async def test_backup_is_one_snapshot_while_messages_are_accepted(

@@ -9,13 +9,26 @@ from pathlib import Path
 from shutil import copyfile
 from typing import Final, Protocol
 
+from sqlalchemy import select
+
 from mailwright.audience.importing.report import ImportReport, ReportFile, StoredReport
 from mailwright.domain.clock import SECOND, Clock
 from mailwright.domain.errors import NotFound
 from mailwright.storage.database import Database, Transaction
-from mailwright.storage.stored_files import delete_files, delete_older, is_stored, read_parts, store_file
+from mailwright.storage.stored_files import delete_files, delete_older, is_stored, list_files, read_parts, store_file
+from mailwright.storage.tables import imports
 
 PREFIX: Final = "imports/"  # of the names in the database
+
+
+async def delete_files_without_import(database: Database) -> None:
+    """Delete the stored files of imports that a restore has removed, because no erasure would redact them any more."""
+    names = await list_files(database, PREFIX)
+    async with database.read() as tx:
+        known = {row.import_id for row in await tx.execute(select(imports.c.import_id))}
+    gone = [name for name in names if name.removeprefix(PREFIX).partition(".")[0] not in known]
+    if gone:
+        await database.transact(lambda tx: delete_files(tx, gone))
 
 
 class UploadFiles(Protocol):
