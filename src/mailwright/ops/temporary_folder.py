@@ -28,13 +28,20 @@ def open_temporary_folder(prefix: str, parent: Path | None = None) -> Iterator[T
     `parent` is the folder of the operating system for temporary files if it is None.
     """
     inside = Path(tempfile.gettempdir()) if parent is None else parent
-    _delete_unused(inside, prefix)
+    delete_unused_folders(prefix, inside)
     folder = _create(inside, prefix)
     try:
         yield folder
     finally:
         shutil.rmtree(folder.path, ignore_errors=True)
         os.close(folder.lock)
+
+
+def delete_unused_folders(prefix: str, parent: Path) -> None:
+    """Delete the folders that no process uses any longer."""
+    for path in parent.glob(f"{prefix}*"):
+        with contextlib.suppress(OSError):  # In use, of another user, or deleted just now.
+            _delete_if_unused(path)
 
 
 def _create(parent: Path, prefix: str) -> TemporaryFolder:
@@ -47,12 +54,6 @@ def _create(parent: Path, prefix: str) -> TemporaryFolder:
             if path.exists():
                 return TemporaryFolder(path, lock)
             os.close(lock)
-
-
-def _delete_unused(parent: Path, prefix: str) -> None:
-    for path in parent.glob(f"{prefix}*"):
-        with contextlib.suppress(OSError):  # In use, of another user, or deleted just now.
-            _delete_if_unused(path)
 
 
 def _delete_if_unused(path: Path) -> None:

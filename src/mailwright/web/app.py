@@ -69,8 +69,8 @@ def create_app(engine: Engine) -> FastAPI:
     """Build the HTTP application on a running engine.
 
     `app.state` also holds functions for the server: it calls `stop` at the start of a shutdown, to end open streams;
-    `finish` before the database is closed; and `run_upkeep` periodically, to resume imports of a killed process and to
-    delete old failed sign-ins.
+    `finish` before the database is closed; and `run_upkeep` periodically, to resume imports of a killed process, and to
+    delete its temporary files and old failed sign-ins.
     """
     app = FastAPI(
         title="Mailwright",
@@ -90,6 +90,7 @@ def create_app(engine: Engine) -> FastAPI:
     async def run_upkeep() -> None:
         await engine.failed_sign_ins.delete_expired()
         await engine.import_uploads.resume_interrupted()
+        await engine.import_uploads.delete_abandoned_files()
 
     app.state.engine = engine
     app.state.live_updates = live_updates

@@ -9,11 +9,10 @@ import csv
 import io
 import mmap
 import re
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from functools import partial
-from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, Final, Protocol
+from typing import Final, Protocol
 
 from mailwright.audience.csv_cells import escape_formula, unescape_formula
 from mailwright.audience.importing.store import RowOutcome
@@ -82,20 +81,21 @@ def format_report_lines(lines: Iterable[ReportLine]) -> bytes:
     ).encode("utf-8", "replace")
 
 
-def read_refused(path: Path, length: int, limit: int) -> list[RefusedLine]:
-    """Read the first refused rows from the valid part of a report."""
-    with path.open("rb") as file:
-        rows = csv.reader(_lines(file, length))
-        next(rows, None)
-        refused = (
-            (int(line), unescape_formula(email), why)
-            for line, email, outcome, why in rows
-            if outcome == RowOutcome.REFUSED
-        )
-        return list(islice(refused, limit))
+async def read_refused(content: AsyncIterator[bytes], limit: int) -> list[RefusedLine]:
+    """Read the first refused rows of a report."""
+    refused: list[RefusedLine] = []
+    rest = b""
+    async for chunk in content:
+        unread = rest + chunk
+        end = _end_of_rows(unread)
+        refused += await asyncio.to_thread(_refused_rows, unread[:end])
+        rest = unread[end:]
+        if len(refused) >= limit:
+            break
+    return refused[:limit]
 
 
-async def read_beginning(path: Path, length: int) -> AsyncIterator[bytes]:
+async def read_beginning(path: Path, length: int) -> AsyncGenerator[bytes, None]:
     """Read only the first `length` bytes, because the import may still be appending to the file."""
     with await asyncio.to_thread(path.open, "rb") as file:
         while length > 0 and (chunk := await asyncio.to_thread(file.read, min(_CHUNK_BYTES, length))):
@@ -141,12 +141,19 @@ def _overwrite(content: mmap.mmap | bytearray, address: str) -> None:
         content[begin:end] = b"*" * (end - begin)
 
 
-def _lines(file: BinaryIO, length: int) -> Iterator[str]:
-    for line in file:
-        length -= len(line)
-        if length < 0:
-            return
-        yield line.decode("utf-8", "replace")
+def _end_of_rows(content: bytes) -> int:
+    """Return where the last complete row ends. A line break between an odd and an even quote is part of a cell."""
+    end = content.rfind(b"\n") + 1
+    while content.count(b'"', 0, end) % 2:
+        end = content.rfind(b"\n", 0, end - 1) + 1
+    return end
+
+
+def _refused_rows(content: bytes) -> list[RefusedLine]:
+    rows = csv.reader(io.StringIO(content.decode("utf-8", "replace"), newline="\n"))
+    return [
+        (int(line), unescape_formula(email), why) for line, email, outcome, why in rows if outcome == RowOutcome.REFUSED
+    ]
 
 
 def _csv_line(cells: Iterable[object]) -> str:

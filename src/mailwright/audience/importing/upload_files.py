@@ -1,9 +1,8 @@
 """Where uploaded files and import reports are: in a folder of this machine, or in the database for several machines."""
 
 import asyncio
-import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from shutil import copyfile
@@ -11,14 +10,37 @@ from typing import Final, Protocol
 
 from sqlalchemy import select
 
-from mailwright.audience.importing.report import ImportReport, ReportFile, StoredReport
+from mailwright.audience.importing.report import ImportReport, ReportFile, StoredReport, read_beginning
 from mailwright.domain.clock import SECOND, Clock
 from mailwright.domain.errors import NotFound
+from mailwright.ops.temporary_folder import delete_unused_folders, open_temporary_folder
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.stored_files import delete_files, delete_older, is_stored, list_files, read_parts, store_file
 from mailwright.storage.tables import imports
 
 PREFIX: Final = "imports/"  # of the names in the database
+# A staged file is deleted after this time.
+STAGED_SECONDS: Final = 6 * 3600
+_TEMPORARY: Final = ".mailwright-import-"
+
+
+@asynccontextmanager
+async def temporary_file(folder: Path) -> AsyncIterator[Path]:
+    """Provide the path of a file that is deleted after the block or, if the process is killed, by the next one."""
+    await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+    opening = open_temporary_folder(_TEMPORARY, folder)
+    own = await asyncio.to_thread(opening.__enter__)
+    try:
+        yield own.path / "contacts"
+    finally:
+        await asyncio.to_thread(opening.__exit__, None, None, None)
+
+
+async def delete_abandoned_files(folder: Path) -> None:
+    """Delete the temporary files of processes that were killed, also those of earlier versions, which had no lock."""
+    await asyncio.to_thread(delete_unused_folders, _TEMPORARY, folder)
+    for suffix in (".part", ".sheet"):
+        await FolderFiles(folder).remove_older(suffix, STAGED_SECONDS)
 
 
 async def delete_files_without_import(database: Database) -> None:
@@ -42,6 +64,10 @@ class UploadFiles(Protocol):
 
     def opened(self, name: str) -> AbstractAsyncContextManager[Path]:
         """Provide the file on this machine for the block, or raise NotFound."""
+        ...
+
+    def read(self, name: str, length: int) -> AsyncGenerator[bytes, None]:
+        """Yield the first bytes of a file without a copy, or raise NotFound."""
         ...
 
     async def exists(self, name: str) -> bool: ...
@@ -72,6 +98,12 @@ class FolderFiles:
         if not await self.exists(name):
             raise NotFound
         yield self._folder / name
+
+    async def read(self, name: str, length: int) -> AsyncGenerator[bytes, None]:
+        if not await self.exists(name):
+            raise NotFound
+        async for chunk in read_beginning(self._folder / name, length):
+            yield chunk
 
     async def exists(self, name: str) -> bool:
         return await asyncio.to_thread((self._folder / name).exists)
@@ -117,13 +149,24 @@ class StoredUploads:
     async def opened(self, name: str) -> AsyncIterator[Path]:
         if not await self.exists(name):
             raise NotFound
-        await asyncio.to_thread(self._folder.mkdir, parents=True, exist_ok=True)
-        copy = self._folder / f"{secrets.token_hex(16)}.part"
-        try:
+        async with temporary_file(self._folder) as copy:
             await self._copy(name, copy)
             yield copy
-        finally:
-            await asyncio.to_thread(copy.unlink, missing_ok=True)
+
+    async def read(self, name: str, length: int) -> AsyncGenerator[bytes, None]:
+        """An earlier version may have written the beginning of a report to the folder, or all of it."""
+        position = 0
+        async for begin, content in read_parts(self._database, PREFIX + name):
+            if begin > position:
+                async for chunk in self._here.read(name, min(begin, length)):
+                    yield chunk
+            yield content[: max(0, length - begin)]
+            position = begin + len(content)
+            if position >= length:
+                return
+        if not position:
+            async for chunk in self._here.read(name, length):
+                yield chunk
 
     async def exists(self, name: str) -> bool:
         return await is_stored(self._database, PREFIX + name) or await self._here.exists(name)

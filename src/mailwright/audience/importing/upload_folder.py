@@ -10,12 +10,9 @@ from typing import Final
 
 from mailwright.audience.importing.file_format import FileUnreadable
 from mailwright.audience.importing.spreadsheets import ReadableFile, convert_spreadsheet, is_spreadsheet
-from mailwright.audience.importing.upload_files import UploadFiles
+from mailwright.audience.importing.upload_files import STAGED_SECONDS, UploadFiles, temporary_file
 from mailwright.domain.errors import NotFound
 from mailwright.domain.lazy_dataclass import dataclass
-
-# A staged file is deleted after this time.
-STAGED_SECONDS: Final = 6 * 3600
 
 _STAGED: Final = ".kept"
 _TOKEN: Final = re.compile(r"[0-9a-f]{32}")
@@ -37,13 +34,9 @@ class UploadFolder:
     @contextlib.asynccontextmanager
     async def receive(self, content: AsyncIterator[bytes]) -> AsyncIterator[ReadableFile]:
         """Yield a complete upload. It is deleted after the block unless the block has kept it."""
-        path = self._folder / f"{secrets.token_hex(16)}.part"
-        await asyncio.to_thread(self._folder.mkdir, parents=True, exist_ok=True)
-        try:
+        async with temporary_file(self._folder) as path:
             await self._write(path, content)
             yield await asyncio.to_thread(self._convert, path)
-        finally:
-            await asyncio.to_thread(path.unlink, missing_ok=True)
 
     async def stage(self, tenant_id: int, content: AsyncIterator[bytes]) -> StagedFile:
         """Keep a file until the user has chosen how to import it."""
@@ -81,12 +74,9 @@ class UploadFolder:
         if not is_spreadsheet(path):
             return ReadableFile(path)
         converted = path.with_suffix(".sheet")
-        try:
-            others = convert_spreadsheet(path, converted, largest=self._largest)
-            converted.rename(path)
-            return ReadableFile(path, others)
-        finally:
-            converted.unlink(missing_ok=True)
+        others = convert_spreadsheet(path, converted, largest=self._largest)
+        converted.rename(path)
+        return ReadableFile(path, others)
 
 
 def import_name(import_id: str) -> str:

@@ -11,8 +11,8 @@ from typing import Final
 from mailwright.audience.importing.file_format import FileUnreadable
 from mailwright.audience.importing.imports import Import, ImportRunsElsewhere, Imports
 from mailwright.audience.importing.plan import ImportOptions, ImportPreview, read_column_titles
-from mailwright.audience.importing.report import RefusedLine, read_beginning, read_refused, report_name
-from mailwright.audience.importing.upload_files import FolderFiles, UploadFiles
+from mailwright.audience.importing.report import RefusedLine, read_refused, report_name
+from mailwright.audience.importing.upload_files import FolderFiles, UploadFiles, delete_abandoned_files
 from mailwright.audience.importing.upload_folder import StagedFile, UploadFolder, import_name
 from mailwright.domain.clock import MINUTE, Clock, Instant
 from mailwright.domain.errors import NotDurable, NotFound
@@ -33,6 +33,7 @@ class ImportUploads:
         self._imports = imports
         self._clock = clock
         self._files = FolderFiles(folder) if files is None else files
+        self._path = folder
         self._folder = UploadFolder(folder, self._files, largest=largest)
         self._one_at_a_time = asyncio.Lock()
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -90,16 +91,16 @@ class ImportUploads:
         found = await self._imports.find(tenant_id, import_id)
         if not await self._files.exists(report_name(found.import_id)):
             raise NotFound
-        return self._read_report(found)
+        return self._files.read(report_name(found.import_id), found.report_bytes)
 
     async def refused_rows(self, tenant_id: int, import_id: str, *, limit: int) -> list[RefusedLine]:
         """Return the first refused rows, or none if the report is on another machine or was deleted."""
         found = await self._imports.find(tenant_id, import_id)
-        try:
-            async with self._files.opened(report_name(found.import_id)) as path:
-                return await asyncio.to_thread(read_refused, path, found.report_bytes, limit)
-        except NotFound:
-            return []
+        async with contextlib.aclosing(self._files.read(report_name(found.import_id), found.report_bytes)) as content:
+            try:
+                return await read_refused(content, limit)
+            except NotFound:
+                return []
 
     async def resume_interrupted(self) -> None:
         """Continue imports that a stopped process left unfinished, if this machine can read their files."""
@@ -109,6 +110,10 @@ class ImportUploads:
                 continue
             if await self._files.exists(import_name(unfinished.import_id)):
                 self._run_in_background(unfinished)
+
+    async def delete_abandoned_files(self) -> None:
+        """Delete the copies of contacts that killed processes left in the folder."""
+        await delete_abandoned_files(self._path)
 
     async def finish(self) -> None:
         """Wait for all imports that run in this process."""
@@ -171,8 +176,3 @@ class ImportUploads:
                 if self._is_closing and progress.finished_at is None:
                     return False
         return True
-
-    async def _read_report(self, found: Import) -> AsyncIterator[bytes]:
-        async with self._files.opened(report_name(found.import_id)) as path:
-            async for chunk in read_beginning(path, found.report_bytes):
-                yield chunk
