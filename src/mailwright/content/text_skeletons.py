@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from html import unescape
 from operator import itemgetter, ne
+from threading import Lock
 from typing import NamedTuple
 
 from mailwright.content import text_lines
@@ -62,31 +63,43 @@ def write_plain_link(address: str, text: str) -> str:
 
 
 class Skeletons:
-    """The skeletons of recent emails, by their number of chunks. Threads may share them: entries are only replaced."""
+    """The skeletons of recent emails, by their number of chunks. Threads may share them.
+
+    A skeleton never changes. A lock protects the collection, but is not held while an email is read.
+    """
 
     def __init__(self, trace: Callable[[Sequence[str]], Trace | None]) -> None:
         self._trace = trace
         self._known: OrderedDict[int, _Skeleton | Sequence[str]] = OrderedDict()
-        self._failures: dict[int, int] = {}  # By number of chunks: emails since the last one that fitted.
+        # By number of chunks of a known email: emails since the last one that fitted.
+        self._failures: dict[int, int] = {}
+        self._lock = Lock()
 
     def fill(self, chunks: Sequence[str]) -> str | None:
         """Return the marked text of an email; None if no skeleton fits."""
         known = self._known.get(len(chunks))
         marked = known.fill(chunks) if isinstance(known, _Skeleton) else None
         if marked is not None:
-            self._failures.pop(len(chunks), None)
+            with self._lock:
+                self._failures.pop(len(chunks), None)
         return marked
 
     def learn(self, chunks: Sequence[str]) -> None:
         """Remember an email that no skeleton fits. The second email with the same tags makes a skeleton."""
         count = len(chunks)
-        failures = self._failures[count] = self._failures.get(count, 0) + 1
-        if count > _MAX_CHUNKS or (failures > _MAX_FAILURES and failures % _SELDOM):
+        if count > _MAX_CHUNKS:
             return
-        self._known[count] = self._learned(self._known.get(count), chunks) or chunks
-        self._known.move_to_end(count)
-        if len(self._known) > _MAX_SKELETONS:
-            self._failures.pop(self._known.popitem(last=False)[0], None)
+        with self._lock:
+            failures = self._failures[count] = self._failures.get(count, 0) + 1
+            known = self._known.get(count)
+        if failures > _MAX_FAILURES and failures % _SELDOM:
+            return
+        learned = self._learned(known, chunks) or chunks
+        with self._lock:
+            self._known[count] = learned
+            self._known.move_to_end(count)
+            if len(self._known) > _MAX_SKELETONS:
+                self._failures.pop(self._known.popitem(last=False)[0], None)
 
     def _learned(self, known: "_Skeleton | Sequence[str] | None", chunks: Sequence[str]) -> "_Skeleton | None":
         if known is None:

@@ -1,10 +1,15 @@
 """The text part that is derived from HTML."""
 
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mailwright.content import text
+from mailwright.content.text_skeletons import Skeletons
 
 A_RECEIPT = """
 <table><tr><th>Item</th><th>Price</th></tr>
@@ -485,3 +490,24 @@ def test_large_style_elements_take_linear_time(css: str) -> None:
     body = "".join(f'<p class="a n{number}" id="c">b</p>' for number in range(5_000))
     text.from_html(a_page(css * 20_000, body))
     text.from_html("".join(f"<style>.n{number}{{display:none}}{css}</style>a" for number in range(5_000)) + body)
+
+
+@pytest.fixture
+def quick_thread_switches() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("quick_thread_switches")
+def test_threads_learn_more_emails_than_are_remembered() -> None:
+    skeletons = Skeletons(lambda chunks: None)
+
+    def learn(first: int) -> None:
+        for number in range(first, first + 4_000):
+            skeletons.learn(["tag>"] * (1 + number % 97))
+
+    with ThreadPoolExecutor(8) as threads:
+        for learning in [threads.submit(learn, 13 * number) for number in range(8)]:
+            learning.result()
