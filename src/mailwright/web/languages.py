@@ -3,16 +3,18 @@
 The API stays English.
 """
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mailwright.domain.translation import use_catalogue, using
+from mailwright.domain.translation import Catalogue, current_catalogue, use_catalogue, using
 from mailwright.ops.catalogues import LANGUAGES, load_catalogue
 from mailwright.web.state import engine_of
+
+T = TypeVar("T")
 
 # Accept-Language headers are cut to this length.
 MAX_LANGUAGES = 20
@@ -32,6 +34,21 @@ def translated(request: Request) -> Iterator[None]:
 def use_language_of_user(request: Request, language: str | None) -> None:
     if language is not None and getattr(request.state, "is_translated", False):
         use_catalogue(load_catalogue(language))
+
+
+def in_language_of_page(parts: AsyncIterator[T]) -> AsyncIterator[T]:
+    """Write parts in the language of the page, also those that are made after the request was handled."""
+    return _written_in(current_catalogue(), parts)
+
+
+async def _written_in(catalogue: Catalogue, parts: AsyncIterator[T]) -> AsyncIterator[T]:
+    while True:
+        with using(catalogue):
+            try:
+                part = await anext(parts)
+            except StopAsyncIteration:
+                return
+        yield part
 
 
 def set_language_cookie(response: Response, language: str) -> None:

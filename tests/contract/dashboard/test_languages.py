@@ -53,6 +53,17 @@ async def test_installation_has_a_language(site: Site) -> None:
         assert language_in((await client.get("/sign-in", headers={"Accept-Language": "ru"})).text) == "ru"
 
 
+async def test_audit_log_is_downloaded_in_the_language_of_the_page(site: Site) -> None:
+    async with site.client(**{"Accept-Language": "ru"}) as client:
+        await site.sign_in(client, "ada")
+        page = (await client.get("/settings/audit-log")).text
+        assert "создаёт пользователя" in page
+        for kind in ("csv", "jsonl"):
+            file = (await client.get(f"/settings/audit-log/file.{kind}")).text
+            assert "создаёт пользователя" in file, kind
+            assert "created the user" not in file
+
+
 async def test_api_answers_a_russian_user_in_english(site: Site) -> None:
     async with site.client(**{"Accept-Language": "ru"}) as client:
         await site.sign_in(client, "ada")

@@ -19,6 +19,7 @@ from mailwright.web.api.derived import file_response
 from mailwright.web.dashboard.forms import Errors
 from mailwright.web.dashboard.settings import TABS
 from mailwright.web.dashboard.shell import PageRoute, page
+from mailwright.web.languages import in_language_of_page
 from mailwright.web.session import AdminDep, Visitor
 from mailwright.web.state import EngineDep
 
@@ -104,13 +105,13 @@ async def show(
 @router.get("/file.csv")
 async def download_csv(engine: EngineDep, visitor: AdminDep, wanted: Wanted) -> Response:
     entries = all_entries(engine.database.reader, **_filter(visitor, wanted))
-    return file_response(CsvFile(audit_csv(entries), "audit-log.csv"))
+    return file_response(CsvFile(in_language_of_page(audit_csv(entries)), "audit-log.csv"))
 
 
 @router.get("/file.jsonl")
 async def download_json_lines(engine: EngineDep, visitor: AdminDep, wanted: Wanted) -> Response:
     entries = all_entries(engine.database.reader, **_filter(visitor, wanted))
-    return file_response(JsonLinesFile(audit_json_lines(entries), "audit-log.jsonl"))
+    return file_response(JsonLinesFile(in_language_of_page(audit_json_lines(entries)), "audit-log.jsonl"))
 
 
 def _filter(visitor: Visitor, wanted: AuditLogQuery) -> AuditFilter:
