@@ -70,4 +70,4 @@ def test_search_finds_the_words_of_a_sentence() -> None:
     started, api = searched_words("Started API")
     assert {"campaign.start", "mailout.send"} <= set(started.actions)
     assert "campaign.pause" not in started.actions
-    assert api.actors == ["api"]
+    assert api.actors == ["api", "api:"]

@@ -4,12 +4,13 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Required, TypedDict, Unpack
 
 import orjson
-from sqlalchemy import ColumnElement, insert, or_, select
+from sqlalchemy import ColumnElement, insert, literal, or_, select
 
 from mailwright.domain.clock import Instant
 from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import lazy_gettext
 from mailwright.storage.database import Readable, Transaction
+from mailwright.storage.expressions import json_texts, lower_ascii, position
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import audit_log
@@ -88,7 +89,10 @@ def describe_actor(actor: str) -> str:
 
 
 class SearchedWord(NamedTuple):
-    """A word of a search, and the actions and actors whose texts contain it in the reader's language."""
+    """A word of a search, and the actions and actors whose texts contain it in the reader's language.
+
+    The actor `api:` is any API key.
+    """
 
     word: str
     actions: Sequence[str]
@@ -139,13 +143,23 @@ def _conditions(wanted: AuditFilter) -> Iterator[ColumnElement[bool]]:
         beginnings = (audit_log.c.action.startswith(f"{action}{end}", autoescape=True) for end in "._")
         yield or_(audit_log.c.action == action, *beginnings)
     for word in wanted.get("words", ()):
-        stored = (audit_log.c.actor, audit_log.c.subject, audit_log.c.detail)
+        stored = (audit_log.c.actor, audit_log.c.subject, json_texts(audit_log.c.detail))
         yield or_(
             audit_log.c.action.in_(word.actions),
             *(_is_actor(each) for each in word.actors),
-            *(column.icontains(word.word, autoescape=True) for column in stored),
+            *(_contains(column, spelling) for column in stored for spelling in _spellings(word.word)),
         )
 
 
+def _spellings(word: str) -> Iterable[str]:
+    """Return the usual spellings of a word, because the engines only find A to Z in either case."""
+    return dict.fromkeys((word, word.lower(), word.upper(), word.capitalize())) if not word.isascii() else (word,)
+
+
+def _contains(column: ColumnElement[str], text: str) -> ColumnElement[bool]:
+    return position(lower_ascii(column), lower_ascii(literal(text))) > 0
+
+
 def _is_actor(actor: str) -> ColumnElement[bool]:
-    return or_(audit_log.c.actor == actor, audit_log.c.actor.startswith(f"{actor}:", autoescape=True))
+    beginning = f"{actor.removesuffix(':')}:"
+    return or_(audit_log.c.actor == actor, audit_log.c.actor.startswith(beginning, autoescape=True))

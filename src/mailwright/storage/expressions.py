@@ -99,6 +99,13 @@ class json_date(json_text):  # noqa: N801 - a function of SQL
     inherit_cache = True
 
 
+class json_texts(FunctionElement[str]):  # noqa: N801 - a function of SQL
+    """The strings and numbers in a JSON value that is stored as text, without the keys; null if it has none."""
+
+    type = Text()
+    inherit_cache = True
+
+
 class lower_ascii(FunctionElement[str]):  # noqa: N801 - a function of SQL
     """The text with A to Z in lower case. Other letters are unchanged, because the engines convert them differently."""
 
@@ -176,6 +183,13 @@ def _json_day_postgresql(element: Any, compiler: Any, **options: Any) -> str:
     return f"(CASE WHEN {text} ~ '^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}' THEN substr({text}, 1, 10) COLLATE \"C\" END)"
 
 
+@compiles(json_texts, "postgresql")
+def _json_texts_postgresql(element: Any, compiler: Any, **options: Any) -> str:
+    values = f"jsonb_path_query(CAST({compiler.process(element.clauses, **options)} AS jsonb), 'strict $.**')"
+    texts = "SELECT string_agg(value #>> '{}', chr(10))"
+    return f"({texts} FROM {values} AS value WHERE jsonb_typeof(value) IN ('string', 'number'))"
+
+
 @compiles(lower_ascii, "postgresql")
 def _folded_postgresql(element: Any, compiler: Any, **options: Any) -> str:
     return f'lower({compiler.process(element.clauses, **options)} COLLATE "C")'
@@ -215,6 +229,13 @@ def _json_day_sqlite(element: Any, compiler: Any, **options: Any) -> str:
     _, value = _value_sqlite(element, compiler, **options)
     pattern = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*"
     return f"(CASE WHEN {value} GLOB '{pattern}' THEN substr({value}, 1, 10) END)"
+
+
+@compiles(json_texts, "sqlite")
+def _json_texts_sqlite(element: Any, compiler: Any, **options: Any) -> str:
+    values = f"json_tree({compiler.process(element.clauses, **options)})"
+    texts = "SELECT group_concat(value, char(10))"
+    return f"({texts} FROM {values} WHERE type IN ('text', 'integer', 'real'))"
 
 
 @compiles(lower_ascii, "sqlite")

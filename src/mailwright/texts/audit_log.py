@@ -27,7 +27,7 @@ _ACTORS: Final[Mapping[str, str]] = {
 # The details that name a subject.
 _NAMES: Final = ("name", "campaign_tag", "file", "url")
 
-_QUOTES: Final = "“”«»\"',."
+_MARKS: Final = "“”«»\"'.,:;()"
 
 # The sentence of each action. `{actor}` did it; `{subject}` is the name of what it changed.
 SENTENCES: Final[Mapping[str, str]] = {
@@ -229,7 +229,7 @@ def audit_sentence(entry: AuditEntry) -> str:
 
 def searched_words(text: str) -> list[SearchedWord]:
     """Return the words of a search, with the actions and actors that contain them in the language of the page."""
-    words = filter(None, (word.strip(_QUOTES) for word in text.split()))
+    words = filter(None, (word.strip(_MARKS) for word in text.split()))
     return [SearchedWord(word, _actions_with(word), _actors_with(word)) for word in words]
 
 
@@ -242,7 +242,7 @@ def _actions_with(word: str) -> list[str]:
 def _actors_with(word: str) -> list[str]:
     """Return the actors, except users and API keys, whose names contain the word in the language of the page."""
     wanted = word.casefold()
-    return [each for each in (*_ACTORS, CONSOLE, API) if wanted in actor_text(each).casefold()]
+    return [each for each in (*_ACTORS, CONSOLE, API, f"{API}:") if wanted in actor_text(each).casefold()]
 
 
 def _own_words(template: str) -> str:

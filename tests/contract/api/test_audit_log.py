@@ -8,8 +8,13 @@ from collections.abc import AsyncIterator
 import pytest
 
 from mailwright.domain.clock import ManualClock
+from mailwright.domain.translation import using
+from mailwright.ops.catalogues import load_catalogue
+from mailwright.outbox.audit_log import list_entries, record
 from mailwright.storage.database import Database
+from mailwright.texts.audit_log import audit_sentence, searched_words
 from tests.api import Api, an_api
+from tests.builders import DEFAULT_TENANT
 
 
 @pytest.fixture
@@ -68,6 +73,41 @@ async def test_entries_are_found_by_the_words_of_their_sentences(api: Api) -> No
     assert await found("list “news”") == ["list.edit news", "list.create news"]
     assert await found("the API edited") == ["list.edit news"]
     assert await found("100%") == []
+
+
+@pytest.mark.both_engines
+async def test_search_finds_what_is_shown_and_no_keys(database: Database, clock: ManualClock) -> None:
+    async def noted(actor: str, **detail: object) -> None:
+        async with database.write() as tx:
+            await record(
+                tx,
+                clock.now(),
+                actor=actor,
+                action="list.create",
+                subject="id",
+                tenant_id=DEFAULT_TENANT,
+                detail=detail,
+            )
+
+    await noted("api:shop", name="Весна")
+    await noted("api", name='A "quoted" path\\file', rows=[{"size": 120}])
+    await noted("ada", name=None, is_public=True)
+
+    async def found(search: str) -> set[str]:
+        words = searched_words(search)
+        return {each.actor for each in await list_entries(database, limit=10, tenant_id=DEFAULT_TENANT, words=words)}
+
+    for entry in await list_entries(database, limit=10, tenant_id=DEFAULT_TENANT):
+        assert entry.actor in await found(audit_sentence(entry))
+        with using(load_catalogue("ru")):
+            assert entry.actor in await found(audit_sentence(entry))
+    assert await found("The API (key shop)") == await found("key") == {"api:shop"}
+    assert await found("the API") == {"api:shop", "api"}
+    for spelling in ("весна", "ВЕСНА", "весн"):
+        assert await found(spelling) == {"api:shop"}, spelling
+    assert await found("PATH\\FILE 120") == {"api"}
+    for key in ("name", "rows", "size", "public", "true", "null"):
+        assert await found(key) == set(), key
 
 
 async def test_exports_have_every_entry_and_no_formulas(api: Api) -> None:
