@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import httpx
 from anymail.signals import tracking
 from django.http import HttpRequest
 from django.test import RequestFactory
@@ -76,6 +77,16 @@ class Application:
     async def listen(self, format_name: str, *types: str) -> tuple[WebhookEndpoint, str]:
         wanted = WebhookEndpointInput(f"{self.receiver.url}/hook", types, format=format_name)
         return await self.endpoints.create(DEFAULT_TENANT, wanted, actor="test")
+
+    async def send_raw(self, *headers: str) -> str:
+        """Send a raw email with these headers through the API of Mailwright, and return its outbox ID."""
+        usual = ["From: Shop <shop@example.com>", "To: ada@example.com", "Subject: Order"]
+        content = "\r\n".join([*usual, *headers, "", "It is on its way.", ""])
+        kind = {"Authorization": f"Bearer {self.drop_in.key}", "Content-Type": "message/rfc822"}
+        async with httpx.AsyncClient(base_url=self.drop_in.url, headers=kind) as client:
+            reply = await client.post("/v1/email/raw", content=content)
+        assert reply.status_code == 202, reply.text
+        return (await self.drop_in.stored())[-1].outbox_id
 
     async def deliver(self) -> None:
         """Send all due emails."""

@@ -3,12 +3,11 @@
 from typing import TYPE_CHECKING
 
 from mailwright.content.dkim import DkimSigner
-from mailwright.content.headers import Mailbox, find_unwritable
+from mailwright.content.headers import Mailbox, find_unwritable, parse_mailbox
 from mailwright.domain import address
 from mailwright.domain.errors import ConfigurationInvalid, setting_problem
 from mailwright.domain.translation import lazy_gettext
 from mailwright.ops.settings import Settings, secret_text
-from mailwright.pipeline.senders import parse_mailbox
 
 if TYPE_CHECKING:
     from mailwright.content.dkim_key import DkimKey

@@ -11,6 +11,7 @@ from aiohappyeyeballs import AddrInfoType
 from mailwright.app.images import make_images
 from mailwright.app.link_checks import public_only
 from mailwright.app.turns import has_turn
+from mailwright.content.headers import parse_mailbox
 from mailwright.content.images import ImageStore
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.clock import SECOND, Clock, SteadyClock
@@ -20,7 +21,6 @@ from mailwright.ops.periodic import exponential, run_periodically
 from mailwright.ops.settings import Settings
 from mailwright.outbox import tenants
 from mailwright.outbox.ledger import DatabaseLedger
-from mailwright.pipeline.senders import parse_mailbox
 from mailwright.providers.http import HttpClient, Resolve, addresses_of
 from mailwright.providers.route import providers_of
 from mailwright.sources.mailouts.audience import ContactAudience, MailoutAudience, SupabaseAudience

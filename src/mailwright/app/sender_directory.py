@@ -1,12 +1,12 @@
 """Wire the directory of senders: the domains in the settings, and the verified ones of tenants."""
 
+from mailwright.content.headers import parse_mailbox
 from mailwright.domain import address
 from mailwright.domain.clock import Clock
 from mailwright.domain.sender_domains import SenderDomains
 from mailwright.domain.sender_policy import InstallationSenders
 from mailwright.ops.settings import Settings
 from mailwright.outbox.sender_domains import SenderDirectory
-from mailwright.pipeline.senders import parse_mailbox
 from mailwright.storage.database import Database
 
 

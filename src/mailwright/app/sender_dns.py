@@ -5,13 +5,13 @@ from collections.abc import AsyncIterator
 from mailwright.app.default_sender import dkim_key
 from mailwright.app.dns_lookup import DnsUnavailable, Lookup, make_lookup
 from mailwright.app.spf import find_spf_problem, spf_advice, spf_records
+from mailwright.content.headers import parse_mailbox
 from mailwright.domain import address
 from mailwright.domain.dkim_record import dns_tags, find_dkim_problem
 from mailwright.domain.dmarc_record import dmarc_records, find_dmarc_problem
 from mailwright.domain.errors import MailwrightError
 from mailwright.domain.findings import Finding, TxtRecord, ok, problem, warning
 from mailwright.ops.settings import Settings
-from mailwright.pipeline.senders import parse_mailbox
 
 LOCAL = ("localhost", ".localhost", ".local", ".test", ".invalid", ".example", ".internal")
 

@@ -12,12 +12,12 @@ from mailwright.app.destinations import is_local_only
 from mailwright.app.sender_dns import LOCAL, is_public_domain
 from mailwright.content.brand import DEFAULT_BRAND, MAX_NAME_LENGTH, Brand
 from mailwright.content.brand_store import Brands
+from mailwright.content.headers import parse_mailbox
 from mailwright.domain import address
 from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.translation import lazy_gettext
 from mailwright.ops.settings import Settings
 from mailwright.outbox.installation import change_setup_progress, find_setup_progress
-from mailwright.pipeline.senders import parse_mailbox
 from mailwright.storage.database import Database
 from mailwright.storage.tables import api_keys, campaigns, subscriptions, users
 

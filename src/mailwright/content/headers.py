@@ -2,10 +2,10 @@
 
 import re
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from time import gmtime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mailwright.domain import address as addresses
 from mailwright.domain.clock import Instant
@@ -22,6 +22,14 @@ class InvalidHeader(InvalidInput, ValueError):
 class Mailbox(NamedTuple):
     address: str
     name: str | None = None
+
+
+def parse_mailbox(value: Any) -> Mailbox:
+    """Parse `name@example.com`, `Name <name@example.com>` or an object with `email` and `name`."""
+    if isinstance(value, Mapping):
+        return Mailbox(value["email"], value.get("name"))
+    name, email = addresses.split_mailbox(str(value))
+    return Mailbox(email, name)
 
 
 class UnsubscribeTargets(NamedTuple):

@@ -20,6 +20,7 @@ from mailwright.content.headers import (
     list_unsubscribe,
     message_id,
     opaque,
+    parse_mailbox,
 )
 from mailwright.content.layout import Layout, LayoutCache, RecipientHeaders, SharedHeaders
 from mailwright.content.mime import EmailAlternative, EmailAttachment, EmailParts, Enclosure, build_email
@@ -57,7 +58,7 @@ from mailwright.domain.web_view_tokens import WebViewTokens
 from mailwright.ops.logs import logger
 from mailwright.outbox.raw_contents import load_raw_contents
 from mailwright.pipeline.conclude import ReadyMessage, fail_expired, fail_poisoned, fail_validation, is_poison
-from mailwright.pipeline.senders import KEYS_UNREADABLE, MessageSender, MessageSenders, parse_mailbox
+from mailwright.pipeline.senders import KEYS_UNREADABLE, MessageSender, MessageSenders
 from mailwright.pipeline.tracking import MessageTracker, TrackingSettings
 from mailwright.pipeline.validate import ValidationFailure, ValidationKind, validate
 from mailwright.storage.database import Database

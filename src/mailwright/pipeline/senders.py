@@ -1,11 +1,11 @@
 """Decide the sender, the signing keys and the return path of each message, by the sender domains of its tenant."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 from mailwright.content.dkim import DkimSigner
-from mailwright.content.headers import Mailbox
+from mailwright.content.headers import Mailbox, parse_mailbox
 from mailwright.domain import address
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.lazy_dataclass import dataclass
@@ -153,11 +153,3 @@ def _refusal(policy: SenderPolicy, claimed: Claimed, sender: Mailbox) -> str | N
         if (refusal := policy.refusal(claimed.tenant_id, each, accepted_at=claimed.created_at)) is not None:
             return refusal
     return None
-
-
-def parse_mailbox(value: Any) -> Mailbox:
-    """Parse `name@example.com`, `Name <name@example.com>` or an object with `email` and `name`."""
-    if isinstance(value, Mapping):
-        return Mailbox(value["email"], value.get("name"))
-    name, email = address.split_mailbox(str(value))
-    return Mailbox(email, name)

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mailwright.content.headers import InvalidHeader, custom_header
+from mailwright.content.headers import InvalidHeader, custom_header, parse_mailbox
 from mailwright.content.mime import EmailAttachment, Mailbox, UnsubscribeTargets, boundary, build_email, message_id
 from mailwright.domain.address import format_mailbox
-from mailwright.pipeline.senders import parse_mailbox
 from mailwright.providers.parsed_mime import parse_own_mime
 from mailwright.providers.parsed_mime.parsed_message import ParsedMailbox
 from tests.unit.content.emails import NOON, an_email, assert_is_clean, normal, part, read

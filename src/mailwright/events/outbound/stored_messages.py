@@ -4,6 +4,8 @@ from typing import Any, Final
 
 import orjson
 
+from mailwright.content.headers import parse_mailbox
+from mailwright.domain import address
 from mailwright.domain.message import EMAIL_ID, OWN_MESSAGE_ID
 from mailwright.events.outbound.outbound_event import OutboundMessage
 from mailwright.storage.expressions import json_value
@@ -41,5 +43,14 @@ def message_from_row(row: Any) -> OutboundMessage:
         row.source,
         row.list_key,
         row.subject,
-        **{**given, "tags": tuple(given.get("tags") or ())},
+        **{**given, "sender": _sender(given.get("sender")), "tags": tuple(given.get("tags") or ())},
     )
+
+
+def _sender(value: Any) -> str:
+    """Return the sender as text; an empty one if there is none or, as in a message that failed, it cannot be read."""
+    try:
+        found = parse_mailbox(value or "")
+    except KeyError:
+        return ""
+    return address.format_mailbox(found.name, found.address)

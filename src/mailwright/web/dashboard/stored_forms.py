@@ -11,7 +11,7 @@ from mailwright.app.setting_rules import parse_changes
 from mailwright.app.setup import SetupStep, reopen_step
 from mailwright.app.stored_settings import EffectiveSettings, change_settings, load_effective, masked
 from mailwright.app.wiring import Engine
-from mailwright.content.headers import find_unwritable
+from mailwright.content.headers import find_unwritable, parse_mailbox
 from mailwright.domain import address
 from mailwright.domain.errors import ConfigurationInvalid, InvalidInput, MailwrightError
 from mailwright.domain.translation import gettext, lazy_gettext
@@ -19,7 +19,6 @@ from mailwright.ops.provider_kind import ProviderKind
 from mailwright.ops.provider_kinds import KINDS
 from mailwright.ops.settings import Settings
 from mailwright.ops.stored import SECRETS, STORABLE, text_of, variable_of
-from mailwright.pipeline.senders import parse_mailbox
 from mailwright.providers.protocol import ProviderCheck
 from mailwright.providers.smtp.settings import SmtpAuth, SmtpSettings
 from mailwright.providers.smtp.url import parse_smtp_url
