@@ -125,7 +125,17 @@ class ClaimExpired:
     """The outcome if the lease expired before the request was sent. Another process will make the delivery."""
 
 
-DeliveryOutcome = ReceiverResponse | NoReceiverResponse | ClaimExpired
+@dataclass(frozen=True, slots=True)
+class EventNotWritten:
+    """The outcome if the format cannot express the event, with the cause. Another attempt would fail in the same way.
+
+    The endpoint is not to blame, so its state does not change.
+    """
+
+    cause: str
+
+
+DeliveryOutcome = ReceiverResponse | NoReceiverResponse | ClaimExpired | EventNotWritten
 
 
 class WebhookDeliveries:
@@ -280,7 +290,7 @@ async def _settle(tx: Transaction, outcomes: Sequence[tuple[ClaimedDelivery, Del
             delivered.append({"key": claimed.key, "new_log": log, "made": attempts, "now": now})
         else:
             own_claim = and_(d.id == claimed.key, d.status == PENDING, d.claim_token == claimed.token)
-            next_state = _next_state(claimed, attempts, now)
+            next_state = _next_state(claimed, outcome, attempts, now)
             await tx.execute(
                 update(webhook_deliveries).where(own_claim).values(log=log, attempts=attempts, **next_state)
             )
@@ -302,16 +312,17 @@ _END_DELIVERED: Final = (
 )
 
 
-def _next_state(claimed: ClaimedDelivery, attempts: int, now: Instant) -> dict[str, Any]:
+def _next_state(claimed: ClaimedDelivery, outcome: DeliveryOutcome, attempts: int, now: Instant) -> dict[str, Any]:
     """Return the columns of a delivery that failed: it ends after the last attempt, otherwise it is due again."""
-    if SCHEDULE.is_exhausted(attempts):
+    if SCHEDULE.is_exhausted(attempts) or isinstance(outcome, EventNotWritten):
         return {"status": FAILED, "ended_at": now, "claim_token": None}
     return {"due_at": now + SCHEDULE.delay(claimed.delivery_id, attempts), "claim_token": None}
 
 
 def _endpoint_changes(endpoint: WebhookEndpoint, outcomes: Sequence[DeliveryOutcome], now: Instant) -> dict[str, Any]:
     """Return the changed columns of the endpoint. One success resets its failures."""
-    failures = [outcome for outcome in outcomes if not isinstance(outcome, ClaimExpired) and not _is_success(outcome)]
+    unrelated = (ClaimExpired, EventNotWritten)
+    failures = [outcome for outcome in outcomes if not isinstance(outcome, unrelated) and not _is_success(outcome)]
     if any(_is_success(outcome) for outcome in outcomes):
         return {"failures": 0, "failing_since": None, "deferred_until": 0} if endpoint.failures else {}
     if not failures:
@@ -352,6 +363,8 @@ def _append_log(text: str, outcome: DeliveryOutcome, attempt: int, now: Instant)
             }
         case NoReceiverResponse(cause=cause, milliseconds=took):
             entry |= {"error": cause, "milliseconds": took}
+        case EventNotWritten(cause=cause):
+            entry |= {"error": cause, "milliseconds": 0}
     return orjson.dumps([*orjson.loads(text), entry][-MAX_LOGGED_ATTEMPTS:]).decode()
 
 

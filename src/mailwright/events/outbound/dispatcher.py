@@ -10,15 +10,16 @@ from mailwright.events.outbound.deliveries import (
     ClaimedDelivery,
     ClaimExpired,
     DeliveryOutcome,
+    EventNotWritten,
     NoReceiverResponse,
     ReceiverResponse,
     WebhookDeliveries,
 )
 from mailwright.events.outbound.derive import derive_deliveries
 from mailwright.events.outbound.endpoints import WebhookEndpoint, url_without_query
-from mailwright.events.outbound.formats.webhook_format import Signing
+from mailwright.events.outbound.formats.webhook_format import RequestContent, Signing
 from mailwright.ops.logs import logger
-from mailwright.providers.http import Disconnect, HttpClient
+from mailwright.providers.http import Disconnect, HttpClient, HttpResponse
 from mailwright.storage.database import Database
 
 # Request timeout. A receiver should store the event, respond, and do longer work afterwards.
@@ -106,7 +107,7 @@ class WebhookDispatcher:
         secrets = [self._database.secret_box.decrypt(key) for key in endpoint.keys(self._clock.now())]
         requests = [claimed] if endpoint.shape.is_batch else [[each] for each in claimed]
         results = await asyncio.gather(*(self._post(endpoint, secrets, each) for each in requests))
-        outcomes = [result for each, result in zip(requests, results, strict=True) for _ in each]
+        outcomes = [outcome for result in results for outcome in result]
         await self._deliveries.settle(endpoint, list(zip(claimed, outcomes, strict=True)))
         delivered = sum(isinstance(outcome, ReceiverResponse) and outcome.is_success for outcome in outcomes)
         if delivered < len(claimed):
@@ -120,8 +121,11 @@ class WebhookDispatcher:
 
     async def _post(
         self, endpoint: WebhookEndpoint, secrets: Sequence[str], claimed: Sequence[ClaimedDelivery]
-    ) -> DeliveryOutcome:
-        """Send one request, which has several deliveries if the format has batches."""
+    ) -> list[DeliveryOutcome]:
+        """Send one request, which has several deliveries if the format has batches.
+
+        If the format cannot write an event of a batch, each of its deliveries gets its own request.
+        """
         began, until = self._clock.now(), min(each.until for each in claimed)
         is_expired = False
 
@@ -130,9 +134,14 @@ class WebhookDispatcher:
             is_expired = self._clock.now() >= until
             return not is_expired
 
-        # In a thread, because some signatures take milliseconds.
         signing = Signing(secrets, began, self._base_url)
-        content = await asyncio.to_thread(endpoint.shape.request, [each.event for each in claimed], signing)
+        # In a thread, because some signatures take milliseconds.
+        content = await asyncio.to_thread(_write, endpoint, claimed, signing)
+        if isinstance(content, EventNotWritten):
+            if len(claimed) == 1:
+                return [content]
+            results = await asyncio.gather(*(self._post(endpoint, secrets, [each]) for each in claimed))
+            return [outcome for result in results for outcome in result]
         reply = await self._http.request(
             "POST",
             endpoint.url,
@@ -142,7 +151,23 @@ class WebhookDispatcher:
             max_response_bytes=MAX_RESPONSE_BYTES,
             may_begin=may_begin,
         )
-        took = self._clock.now() - began
-        if isinstance(reply, Disconnect):
-            return ClaimExpired() if is_expired else NoReceiverResponse(reply.cause, took)
-        return ReceiverResponse(reply.status, reply.body.decode("utf-8", "replace"), took)
+        return [_outcome(reply, self._clock.now() - began, is_expired=is_expired)] * len(claimed)
+
+
+def _write(
+    endpoint: WebhookEndpoint, claimed: Sequence[ClaimedDelivery], signing: Signing
+) -> RequestContent | EventNotWritten:
+    try:
+        return endpoint.shape.request([each.event for each in claimed], signing)
+    except Exception as error:  # The other deliveries of the endpoint are still made and settled.
+        shape, reason = endpoint.shape.name, type(error).__name__
+        if len(claimed) == 1:
+            delivery_id = claimed[0].delivery_id
+            log.error("webhook_event_not_written", delivery=delivery_id, format=shape, exc_info=error)
+        return EventNotWritten(f"Not sent: Mailwright cannot write this event in the format {shape} ({reason}).")
+
+
+def _outcome(reply: HttpResponse | Disconnect, took: int, *, is_expired: bool) -> DeliveryOutcome:
+    if isinstance(reply, Disconnect):
+        return ClaimExpired() if is_expired else NoReceiverResponse(reply.cause, took)
+    return ReceiverResponse(reply.status, reply.body.decode("utf-8", "replace"), took)

@@ -13,6 +13,8 @@ from mailwright.events.outbound.outbound_event import OutboundEvent, OutboundMes
 
 SIGNATURE_HEADER: Final = "X-Twilio-Email-Event-Webhook-Signature"
 TIMESTAMP_HEADER: Final = "X-Twilio-Email-Event-Webhook-Timestamp"
+# Longer list keys are not numbers of groups. Programs read numbers of this length exactly.
+_MAX_GROUP_DIGITS: Final = 15
 # The reason of an event for a message that Mailwright did not send, by its error code.
 _DROP_REASONS: Final = {"RECIPIENT_NOT_FOUND": "Invalid", "EXPIRED": "Expired"}
 _SUPPRESSION_REASONS: Final = {
@@ -87,7 +89,8 @@ def _event(event: OutboundEvent) -> dict[str, Any]:
 
 def _group(message: OutboundMessage) -> int | None:
     """Return the number of the unsubscribe group, which is the key of a list of Mailwright."""
-    return int(message.list_key) if message.list_key and message.list_key.isdecimal() else None
+    key = message.list_key or ""
+    return int(key) if key.isdecimal() and len(key) <= _MAX_GROUP_DIGITS else None
 
 
 def _failed(event: OutboundEvent) -> dict[str, Any]:
