@@ -78,15 +78,17 @@ class Application:
         wanted = WebhookEndpointInput(f"{self.receiver.url}/hook", types, format=format_name)
         return await self.endpoints.create(DEFAULT_TENANT, wanted, actor="test")
 
-    async def send_raw(self, *headers: str) -> str:
-        """Send a raw email with these headers through the API of Mailwright, and return its outbox ID."""
-        usual = ["From: Shop <shop@example.com>", "To: ada@example.com", "Subject: Order"]
-        content = "\r\n".join([*usual, *headers, "", "It is on its way.", ""])
-        kind = {"Authorization": f"Bearer {self.drop_in.key}", "Content-Type": "message/rfc822"}
-        async with httpx.AsyncClient(base_url=self.drop_in.url, headers=kind) as client:
-            reply = await client.post("/v1/email/raw", content=content)
-        assert reply.status_code == 202, reply.text
-        return (await self.drop_in.stored())[-1].outbox_id
+    async def send_raw(self, headers: str = "", **options: str) -> None:
+        """Send a raw email with these lines of headers. The options are headers of the request."""
+        content = f"From: Shop <shop@example.com>\r\nTo: ada@example.com\r\nSubject: Order\r\n{headers}\r\nSent.\r\n"
+        await self.post("/v1/email/raw", content=content, headers={"Content-Type": "message/rfc822", **options})
+
+    async def post(self, path: str, **given: Any) -> None:
+        """Send a request to the API of Mailwright, which must accept it."""
+        async with httpx.AsyncClient(base_url=self.drop_in.url) as client:
+            client.headers["Authorization"] = f"Bearer {self.drop_in.key}"
+            reply = await client.post(path, **given)
+        assert reply.is_success, reply.text
 
     async def deliver(self) -> None:
         """Send all due emails."""
@@ -126,7 +128,14 @@ def anymail_events() -> Iterator[list[Any]]:
 
 def a_dispatcher(drop_in: DropIn, clock: ManualClock) -> WebhookDispatcher:
     http = HttpClient(resolve=addresses_of)
-    return WebhookDispatcher(drop_in.engine.database, clock, http, base_url=drop_in.url, timeout_seconds=5.0)
+    return WebhookDispatcher(
+        drop_in.engine.database,
+        clock,
+        http,
+        directory=drop_in.engine.directory,
+        base_url=drop_in.url,
+        timeout_seconds=5.0,
+    )
 
 
 async def in_thread(call: Any, *arguments: Any) -> Any:

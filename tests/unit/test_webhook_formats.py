@@ -14,13 +14,15 @@ from mailwright.events.outbound.outbound_event import OutboundEvent, OutboundMes
 from mailwright.events.outbound.stored_messages import message_columns, message_from_row
 
 NOW = 1_800_000_000_000
-ERASED = OutboundMessage(uuid7(NOW), "ada@example.com")
+OUTBOX_ID = uuid7(NOW)
+ERASED = OutboundMessage(OUTBOX_ID, "ada@example.com")
 
 
-def from_row(**given: Any) -> OutboundMessage:
-    """Return the message of a row whose payload has these fields."""
-    row = {each.name: "" for each in message_columns(with_given=False)} | {"to_email": "ada@example.com"}
-    return message_from_row(SimpleNamespace(**row, **{name: orjson.dumps(value) for name, value in given.items()}))
+def from_row(*, has_content: bool = True, **given: Any) -> OutboundMessage:
+    """Return the message of a row whose payload has these fields, for a tenant with a default sender."""
+    row = {each.name: "" for each in message_columns()} | {"outbox_id": OUTBOX_ID, "has_content": has_content}
+    fields = {name: orjson.dumps(value) for name, value in given.items()}
+    return message_from_row(SimpleNamespace(**row, **fields), "News <news@example.org>")
 
 
 MESSAGES = {
@@ -54,3 +56,18 @@ def test_event_without_its_message_is_still_a_request(name: str, message: Outbou
 def test_sender_is_text_in_every_form_of_the_payload(given: Any, expected: tuple[str, str]) -> None:
     message = from_row(sender=given)
     assert (message.sender, message.sender_address) == expected
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (from_row(), f"<{OUTBOX_ID}@example.org>"),
+        (from_row(sender="shop@example.com"), f"<{OUTBOX_ID}@example.com>"),
+        (from_row(sender={"email": "shop@example.com"}, own_message_id="<7@shop.example>"), "<7@shop.example>"),
+        (from_row(copy={"of": "first", "to": "bob@example.com"}), "<first@example.org>"),
+        (from_row(has_content=False), None),
+    ],
+    ids=["default sender", "own sender", "own message ID", "copy", "content deleted"],
+)
+def test_message_id_is_that_of_the_email(message: OutboundMessage, expected: str | None) -> None:
+    assert message.message_id == expected

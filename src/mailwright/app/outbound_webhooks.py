@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from mailwright.app.sender_directory import make_directory
 from mailwright.domain.clock import HOUR, Clock
 from mailwright.domain.errors import NotDurable
 from mailwright.events.outbound.deliveries import WebhookDeliveries
@@ -29,7 +30,8 @@ def make_webhook_dispatcher(settings: Settings, database: Database, clock: Clock
 
     resolve = addresses_of if settings.webhook_private else public_only(otherwise=PRIVATE_ADDRESS)
     http = HttpClient(connections=CONNECTIONS, resolve=resolve)
-    return WebhookDispatcher(database, clock, http, base_url=settings.public_url)
+    directory = make_directory(settings, database, clock)
+    return WebhookDispatcher(database, clock, http, directory=directory, base_url=settings.public_url)
 
 
 async def dispatch_due_webhooks(settings: Settings, database: Database, clock: Clock) -> None:

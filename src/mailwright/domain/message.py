@@ -48,8 +48,8 @@ RAW_BYTES = "rawBytes"
 OTHER_SENDERS = "otherSenders"
 
 
-# The field of a payload that holds the Message-ID of an email, if it is derived neither from the message's id nor from
-# its deduplication key. Replies are matched by it.
+# The field of a payload that holds the Message-ID of an email, if it is not derived from the message's id. Replies are
+# matched by it.
 OWN_MESSAGE_ID = "messageId"
 # The field of a payload that holds the ID that the application got for the email, if it is that of another message.
 EMAIL_ID = "emailId"

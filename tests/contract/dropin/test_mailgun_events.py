@@ -48,6 +48,21 @@ async def test_events_are_filtered_and_ordered(
     assert [each["recipient"].partition("@")[0] for each in found["items"]] == expected
 
 
+async def test_email_is_found_by_its_message_id(drop_in: DropIn, clock: ManualClock) -> None:
+    headers = {"Authorization": f"Bearer {drop_in.key}"}
+    named = "From: shop@example.com\r\nTo: ada@example.com\r\nMessage-ID: <7@shop.example>\r\n"
+    raw = f"{named}Subject: Order\r\n\r\nSent.\r\n"
+    async with httpx.AsyncClient(base_url=drop_in.url, headers=headers) as client:
+        await client.post("/v1/email/raw", content=raw, headers={"Content-Type": "message/rfc822"})
+        await client.post("/v1/email", json={"to": "bob@example.com", "subject": "Order", "text": "Sent."})
+    emails = {each["To"]: each["Message-ID"].strip("<>") for each in await drop_in.deliver(clock)}
+    assert emails["ada@example.com"] == "7@shop.example"
+    for to, message_id in emails.items():
+        found = (await call(drop_in, "GET", "/events", params={"message-id": message_id})).json()
+        assert [each["recipient"] for each in found["items"]] == [to]
+        assert found["items"][0]["message"]["headers"]["from"]
+
+
 async def test_pages_lead_forward_and_back(drop_in: DropIn, clock: ManualClock) -> None:
     began = clock.now()
     await send(drop_in, clock, "ada", "bob", "cyd")

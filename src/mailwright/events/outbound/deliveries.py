@@ -19,8 +19,9 @@ from mailwright.domain.retry import RetryPolicy
 from mailwright.events.outbound.endpoints import WebhookEndpoint, endpoint_from_row, insert_delivery
 from mailwright.events.outbound.formats.webhook_format import WebhookFormat
 from mailwright.events.outbound.outbound_event import TEST, OutboundEvent
-from mailwright.events.outbound.stored_messages import message_columns, message_from_row
+from mailwright.events.outbound.stored_messages import GIVEN, message_columns, message_from_row
 from mailwright.outbox import audit_log
+from mailwright.outbox.sender_domains import SenderDirectory
 from mailwright.outbox.settle import NO_MESSAGE
 from mailwright.providers.responses import mask_addresses
 from mailwright.storage.database import Database, Transaction
@@ -139,9 +140,11 @@ DeliveryOutcome = ReceiverResponse | NoReceiverResponse | ClaimExpired | EventNo
 
 
 class WebhookDeliveries:
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: Database, clock: Clock, directory: SenderDirectory | None = None) -> None:
+        """`directory` knows the default senders of tenants, which some formats need."""
         self._database = database
         self._clock = clock
+        self._directory = directory
 
     # The API, the CLI and the dashboard use these methods.
 
@@ -213,6 +216,7 @@ class WebhookDeliveries:
         if only is not None:
             due = and_(due, d.id == only)
         claim_token, until = token(), now + LEASE
+        sender = await self._default_sender(endpoint)
         async with self._database.write() as tx:
             rows = await tx.execute(
                 select(d.id)
@@ -229,11 +233,15 @@ class WebhookDeliveries:
             rows = await tx.execute(_event_query(d.id.in_(keys), endpoint.shape).order_by(d.id))
             contacts_by_key = await _find_contacts(tx, rows)
         return [
-            ClaimedDelivery(
-                row.id, row.delivery_id, claim_token, until, row.attempts, _event(row, endpoint, contacts_by_key)
-            )
+            ClaimedDelivery(row.id, row.delivery_id, claim_token, until, row.attempts, event)
             for row in rows
+            for event in [_event(row, endpoint, contacts_by_key, sender)]
         ]
+
+    async def _default_sender(self, endpoint: WebhookEndpoint) -> str:
+        if self._directory is None or endpoint.shape.is_own:
+            return ""
+        return await self._directory.default_sender(endpoint.tenant_id)
 
     async def settle(
         self, endpoint: WebhookEndpoint, outcomes: Sequence[tuple[ClaimedDelivery, DeliveryOutcome]]
@@ -377,7 +385,7 @@ def _event_query(condition: ColumnElement[bool], shape: WebhookFormat) -> Select
     return (
         select(d.id, d.delivery_id, d.attempts, d.type, d.event_at, d.event_key, d.message_key)
         .add_columns(func.coalesce(d.metadata, e.metadata).label("metadata"))
-        .add_columns(*message_columns(with_given=not shape.is_own))
+        .add_columns(*message_columns(() if shape.is_own else GIVEN))
         .select_from(joined)
         .where(condition)
     )
@@ -394,7 +402,9 @@ async def _find_contacts(tx: Transaction, deliveries: Sequence[Any]) -> dict[int
     return {row.id: {"contactId": row.contact_id, "email": row.email} for row in rows}
 
 
-def _event(row: Any, endpoint: WebhookEndpoint, contacts_by_key: Mapping[int, dict[str, Any]]) -> OutboundEvent:
+def _event(
+    row: Any, endpoint: WebhookEndpoint, contacts_by_key: Mapping[int, dict[str, Any]], default_sender: str
+) -> OutboundEvent:
     metadata = orjson.loads(row.metadata or "{}")
     contact_key, campaign = metadata.pop(CONTACT_KEY, None), metadata.pop(CAMPAIGN, None)
     event = OutboundEvent(
@@ -402,7 +412,7 @@ def _event(row: Any, endpoint: WebhookEndpoint, contacts_by_key: Mapping[int, di
         endpoint.webhook_id,
         row.type,
         row.event_at,
-        None if row.outbox_id is None else message_from_row(row),
+        None if row.outbox_id is None else message_from_row(row, default_sender),
         contacts_by_key.get(contact_key),
         campaign,
         metadata,

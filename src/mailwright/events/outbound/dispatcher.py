@@ -19,6 +19,7 @@ from mailwright.events.outbound.derive import derive_deliveries
 from mailwright.events.outbound.endpoints import WebhookEndpoint, url_without_query
 from mailwright.events.outbound.formats.webhook_format import RequestContent, Signing
 from mailwright.ops.logs import logger
+from mailwright.outbox.sender_domains import SenderDirectory
 from mailwright.providers.http import Disconnect, HttpClient, HttpResponse
 from mailwright.storage.database import Database
 
@@ -33,7 +34,10 @@ log = logger(__name__)
 
 
 class WebhookDispatcher:
-    """Sends due deliveries. `http` must check resolved addresses and must not follow redirects."""
+    """Sends due deliveries. `http` must check resolved addresses and must not follow redirects.
+
+    `directory` knows the default senders of tenants.
+    """
 
     def __init__(
         self,
@@ -41,6 +45,7 @@ class WebhookDispatcher:
         clock: Clock,
         http: HttpClient,
         *,
+        directory: SenderDirectory | None = None,
         base_url: str = "",
         timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> None:
@@ -49,7 +54,7 @@ class WebhookDispatcher:
         self._http = http
         self._base_url = base_url
         self._timeout_seconds = timeout_seconds
-        self._deliveries = WebhookDeliveries(database, clock)
+        self._deliveries = WebhookDeliveries(database, clock, directory)
         self._in_progress: dict[int, asyncio.Task[None]] = {}
 
     async def dispatch_due(self) -> bool:

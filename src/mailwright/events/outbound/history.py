@@ -1,6 +1,6 @@
 """The past events of a tenant's messages in the order of their times, as programs read them page by page."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import orjson
@@ -9,7 +9,7 @@ from sqlalchemy import select, tuple_
 from mailwright.domain.clock import Instant
 from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.events.outbound.outbound_event import OutboundEvent
-from mailwright.events.outbound.stored_messages import message_columns, message_from_row
+from mailwright.events.outbound.stored_messages import GIVEN, message_columns, message_from_row
 from mailwright.storage.database import Database
 from mailwright.storage.tables import events, messages
 
@@ -42,11 +42,13 @@ async def find_events(
     limit: int,
     after: Position | None,
     ascending: bool,
+    default_sender: str,
 ) -> list[OutboundEvent]:
     """Return the next wanted events after a position, in the order of their times or in the reverse order."""
     found: list[OutboundEvent] = []
     while True:
-        batch = await _read(database, tenant_id, selection, after, ascending=ascending)
+        rows = await _read(database, tenant_id, selection, after, ascending=ascending)
+        batch = [_event(row, default_sender) for row in rows]
         found += [each for each in batch if is_wanted(each)]
         if len(found) >= limit or len(batch) < _BATCH:
             return found[:limit]
@@ -55,10 +57,10 @@ async def find_events(
 
 async def _read(
     database: Database, tenant_id: int, selection: EventSelection, after: Position | None, *, ascending: bool
-) -> list[OutboundEvent]:
+) -> Sequence[Any]:
     e = events.c
     query = (
-        select(e.id, e.type, e.created_at, e.metadata, *message_columns(with_given=True))
+        select(e.id, e.type, e.created_at, e.metadata, *message_columns(GIVEN))
         .join(messages, messages.c.id == e.message_key)
         .where(e.tenant_id == tenant_id, e.type.in_(selection.types))
     )
@@ -73,10 +75,9 @@ async def _read(
         query = query.where(place > after if ascending else place < after)
     order = (e.created_at.asc(), e.id.asc()) if ascending else (e.created_at.desc(), e.id.desc())
     async with database.read() as tx:
-        rows = await tx.execute(query.order_by(*order).limit(_BATCH))
-    return [_event(row) for row in rows]
+        return await tx.execute(query.order_by(*order).limit(_BATCH))
 
 
-def _event(row: Any) -> OutboundEvent:
-    metadata = orjson.loads(row.metadata or "{}")
-    return OutboundEvent("", "", row.type, row.created_at, message_from_row(row), metadata=metadata, event_key=row.id)
+def _event(row: Any, default_sender: str) -> OutboundEvent:
+    message, metadata = message_from_row(row, default_sender), orjson.loads(row.metadata or "{}")
+    return OutboundEvent("", "", row.type, row.created_at, message, metadata=metadata, event_key=row.id)

@@ -33,7 +33,10 @@ class SuppressionCause(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OutboundMessage:
-    """The message of an event, with what the application gave: its name for the email, tags and custom arguments."""
+    """The message of an event, with what the application gave: its name for the email, tags and custom arguments.
+
+    `copy_of` is the message that a later copy for a Cc or Bcc recipient repeats, with the same headers.
+    """
 
     outbox_id: str
     to: str
@@ -46,6 +49,7 @@ class OutboundMessage:
     sender: str = ""
     own_message_id: str | None = None
     own_email_id: str | None = None
+    copy_of: str | None = None
     tags: tuple[str, ...] = ()
     custom: Mapping[str, Any] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -58,7 +62,7 @@ class OutboundMessage:
     @property
     def message_id(self) -> str | None:
         """The value of the Message-ID header; None if the content of the message was deleted."""
-        return self.own_message_id or self._derived_id(self.outbox_id)
+        return self.own_message_id or self._derived_id(self.copy_of or self.outbox_id)
 
     @property
     def email_message_id(self) -> str | None:

@@ -1,5 +1,6 @@
 """The message of an event, read from the database with what the application gave for it."""
 
+from collections.abc import Collection
 from typing import Any, Final
 
 import orjson
@@ -19,21 +20,26 @@ _GIVEN_FIELDS: Final = {
     "headers": "headers",
     "own_message_id": OWN_MESSAGE_ID,
     "own_email_id": EMAIL_ID,
+    "copy": "copy",
 }
+GIVEN: Final = frozenset(_GIVEN_FIELDS)
 
 
-def message_columns(*, with_given: bool) -> list[Any]:
-    """Return the columns of `messages` that `message_from_row` reads."""
+def message_columns(given: Collection[str] = ()) -> list[Any]:
+    """Return the columns of `messages` that `message_from_row` reads, with some of the fields that are `GIVEN`."""
     m = messages.c
-    given = _GIVEN_FIELDS if with_given else {}
     return [
         *(m.outbox_id, m.to_email, m.recipient_id, m.external_id, m.request_id, m.source, m.list_key, m.subject),
-        *(json_value(m.payload, field).label(name) for name, field in given.items()),
+        (m.payload != "{}").label("has_content"),
+        *(json_value(m.payload, _GIVEN_FIELDS[name]).label(name) for name in sorted(given)),
     ]
 
 
-def message_from_row(row: Any) -> OutboundMessage:
+def message_from_row(row: Any, default_sender: str = "") -> OutboundMessage:
+    """Return the message of a row. `default_sender` is its tenant's, for an email without a sender."""
     given = {name: orjson.loads(value) for name in _GIVEN_FIELDS if (value := getattr(row, name, None)) is not None}
+    sender = given.pop("sender", default_sender if row.has_content else None)
+    copy = given.pop("copy", None) or {}
     return OutboundMessage(
         row.outbox_id,
         row.to_email,
@@ -43,7 +49,10 @@ def message_from_row(row: Any) -> OutboundMessage:
         row.source,
         row.list_key,
         row.subject,
-        **{**given, "sender": _sender(given.get("sender")), "tags": tuple(given.get("tags") or ())},
+        sender=_sender(sender),
+        tags=tuple(given.pop("tags", None) or ()),
+        copy_of=copy.get("of"),
+        **given,
     )
 
 

@@ -311,8 +311,7 @@ def _messages(context: RequestContext, submission: _Submission, now: Instant) ->
     raw = _raw_content(email, identity, now)
     is_bulk = options.list_key is not None
     subject, payload = email.subject, _payload(submission, raw)
-    if key != identity:
-        payload[OWN_MESSAGE_ID] = identity
+    payload[OWN_MESSAGE_ID] = identity
     body_digest = _body_digest(email, raw) if key else None
     return [
         NewMessage(

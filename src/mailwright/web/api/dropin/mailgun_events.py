@@ -120,6 +120,7 @@ async def _list(request: Request, read_page: Callable[[], _Page]) -> Response:
         limit=query.limit,
         after=page.after,
         ascending=query.ascending != page.goes_back,
+        default_sender=await engine.directory.default_sender(context.caller.tenant_id),
     )
     if page.goes_back:
         found.reverse()
