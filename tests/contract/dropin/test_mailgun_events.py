@@ -8,7 +8,7 @@ import pytest
 
 from mailwright.access.roles import Scope
 from mailwright.audience.suppressions import is_suppressed, list_page
-from mailwright.domain.clock import SECOND, ManualClock
+from mailwright.domain.clock import DAY, SECOND, ManualClock
 from tests.builders import suppress
 from tests.dropin import DropIn
 
@@ -38,6 +38,8 @@ async def send(drop_in: DropIn, clock: ManualClock, *names: str) -> None:
         ({"event": "opened"}, []),
         ({"recipient": "Bob@example.com"}, ["bob"]),
         ({"severity": "permanent"}, []),
+        ({"limit": "2"}, ["cyd", "bob"]),
+        ({"limit": "1", "tags": "ada OR bob"}, ["bob"]),
     ],
 )
 async def test_events_are_filtered_and_ordered(
@@ -54,13 +56,45 @@ async def test_email_is_found_by_its_message_id(drop_in: DropIn, clock: ManualCl
     raw = f"{named}Subject: Order\r\n\r\nSent.\r\n"
     async with httpx.AsyncClient(base_url=drop_in.url, headers=headers) as client:
         await client.post("/v1/email/raw", content=raw, headers={"Content-Type": "message/rfc822"})
-        await client.post("/v1/email", json={"to": "bob@example.com", "subject": "Order", "text": "Sent."})
+        email = {"to": "bob@example.com", "subject": "Order", "text": "Sent."}
+        reply = await client.post("/v1/email/send", json=email, headers={"Idempotency-Key": "7"})
+        assert reply.is_success, reply.text
     emails = {each["To"]: each["Message-ID"].strip("<>") for each in await drop_in.deliver(clock)}
     assert emails["ada@example.com"] == "7@shop.example"
     for to, message_id in emails.items():
         found = (await call(drop_in, "GET", "/events", params={"message-id": message_id})).json()
         assert [each["recipient"] for each in found["items"]] == [to]
         assert found["items"][0]["message"]["headers"]["from"]
+
+
+@pytest.mark.parametrize("query", [{}, {"ascending": "yes"}, {"begin": "4000000000"}])
+async def test_events_of_last_month_are_listed_by_default(
+    drop_in: DropIn, clock: ManualClock, query: Mapping[str, str]
+) -> None:
+    began = clock.now()
+    await send(drop_in, clock, "ada")
+    clock.advance(31 * DAY)
+    await send(drop_in, clock, "bob")
+    recent = (await call(drop_in, "GET", "/events", params=query)).json()
+    assert [each["tags"] for each in recent["items"]] == [["bob"]]
+    since = {"begin": began / SECOND, "ascending": "yes"}
+    assert len((await call(drop_in, "GET", "/events", params=since)).json()["items"]) == 2
+
+
+async def test_search_is_limited_and_continues_on_the_next_page(
+    drop_in: DropIn, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await send(drop_in, clock, "ada", "bob", "cyd", "dan")
+    monkeypatch.setattr("mailwright.events.outbound.history.MAX_SEARCHED", 2)
+    monkeypatch.setattr("mailwright.events.outbound.history.BATCH_SIZE", 1)
+    query = {"ascending": "yes", "tags": "ada OR dan"}
+    first = (await call(drop_in, "GET", "/events", params=query)).json()
+    assert [each["tags"] for each in first["items"]] == [["ada"]]
+    path = first["paging"]["next"].partition("/v3/example.com")[2]
+    assert [each["tags"] for each in (await call(drop_in, "GET", path)).json()["items"]] == [["dan"]]
+    reply = await call(drop_in, "GET", "/events", params={**query, "tags": "dan"})
+    assert reply.status_code == 400
+    assert "tags parameter matches none of the" in reply.json()["message"]
 
 
 async def test_pages_lead_forward_and_back(drop_in: DropIn, clock: ManualClock) -> None:

@@ -23,6 +23,8 @@ _GIVEN_FIELDS: Final = {
     "copy": "copy",
 }
 GIVEN: Final = frozenset(_GIVEN_FIELDS)
+# The fields from which `email_message_id` follows.
+MESSAGE_ID_FIELDS: Final = frozenset({"sender", "own_message_id", "own_email_id"})
 
 
 def message_columns(given: Collection[str] = ()) -> list[Any]:

@@ -12,7 +12,7 @@ from mailwright.domain import address
 from mailwright.domain.clock import SECOND
 from mailwright.domain.states import EventType
 from mailwright.events.outbound.formats.webhook_format import RequestContent, Secret, Signing, WebhookFormat
-from mailwright.events.outbound.outbound_event import OutboundEvent, SuppressionCause
+from mailwright.events.outbound.outbound_event import OutboundEvent, OutboundMessage, SuppressionCause
 
 _SUPPRESSED: Final = {
     SuppressionCause.BOUNCE: "suppress-bounce",
@@ -52,11 +52,16 @@ class MailgunFormat(WebhookFormat):
         return RequestContent({}, orjson.dumps({"signature": signed, "event-data": mailgun_event(event)}))
 
 
+def mailgun_message_id(message: OutboundMessage) -> str:
+    """Return the ID of the email as in events: its Message-ID without angle brackets."""
+    return (message.email_message_id or message.email_id).strip("<>")
+
+
 def mailgun_event(event: OutboundEvent) -> dict[str, Any]:
     """Return the data of an event, as in webhooks and in the events API."""
     message = event.about
     headers = {
-        "message-id": (message.email_message_id or message.email_id).strip("<>"),
+        "message-id": mailgun_message_id(message),
         "to": message.to,
         "from": message.sender,
         "subject": message.subject,

@@ -13,12 +13,20 @@ from starlette.responses import Response
 
 from mailwright.access.roles import Scope
 from mailwright.domain.address import InvalidAddress, normal
-from mailwright.domain.clock import SECOND, Instant, to_instant
+from mailwright.domain.clock import DAY, SECOND, Instant, to_instant
 from mailwright.domain.lazy_dataclass import dataclass
 from mailwright.domain.states import EventType
-from mailwright.events.outbound.formats.mailgun import MailgunFormat, mailgun_event
-from mailwright.events.outbound.history import EventSelection, Position, find_events, position_of
-from mailwright.events.outbound.outbound_event import OutboundEvent
+from mailwright.events.outbound.formats.mailgun import MailgunFormat, mailgun_event, mailgun_message_id
+from mailwright.events.outbound.history import (
+    MAX_SEARCHED,
+    EventMessageFilter,
+    EventSelection,
+    Position,
+    find_events,
+    position_of,
+)
+from mailwright.events.outbound.outbound_event import OutboundMessage
+from mailwright.events.outbound.stored_messages import MESSAGE_ID_FIELDS
 from mailwright.sources.api.validation import UNKNOWN_FIELD, FieldError, RequestInvalid
 from mailwright.web.api.dropin.mailgun import mailgun_key, respond
 from mailwright.web.api.dropin.requests import answer_errors, sending_context
@@ -30,6 +38,8 @@ router = APIRouter(prefix="/v3", route_class=PlainRoute, include_in_schema=False
 
 MAX_LIMIT: Final = 300
 _DEFAULT_LIMIT: Final = 100
+# How far back events are listed if the request does not say it. Mailgun keeps its own at most as long.
+_DEFAULT_PERIOD: Final[Instant] = 30 * DAY
 _EVENTS: Final[Mapping[str, tuple[EventType, ...]]] = {
     "accepted": (EventType.SENT,),
     "delivered": (EventType.DELIVERED,),
@@ -41,6 +51,10 @@ _EVENTS: Final[Mapping[str, tuple[EventType, ...]]] = {
     # Events that Mailwright does not have.
     "rejected": (),
     "stored": (),
+}
+_SEVERITIES: Final[Mapping[str, tuple[EventType, ...]]] = {
+    "permanent": (EventType.FAILED, EventType.BOUNCED),
+    "temporary": (EventType.DEFERRED,),
 }
 _OR: Final = re.compile(r"\s+OR\s+")
 _AND: Final = re.compile(r"\s+AND\s+")
@@ -76,22 +90,9 @@ class _Page:
 @dataclass(frozen=True, slots=True)
 class _Query:
     selection: EventSelection
-    tags: tuple[frozenset[str], ...]  # An event has at least one of each set.
-    message_id: str | None
-    severity: str | None
+    filter: EventMessageFilter | None
     limit: int
     ascending: bool
-
-    def wants(self, event: OutboundEvent) -> bool:
-        message = event.about
-        if any(each.isdisjoint(message.tags) for each in self.tags):
-            return False
-        if (
-            self.message_id is not None
-            and (message.email_message_id or message.email_id).strip("<>") != self.message_id
-        ):
-            return False
-        return self.severity is None or mailgun_event(event).get("severity") == self.severity
 
 
 @router.get("/{domain}/events")
@@ -111,20 +112,28 @@ async def list_page(request: Request) -> Response:
 async def _list(request: Request, read_page: Callable[[], _Page]) -> Response:
     context = await sending_context(request, mailgun_key(request), Scope.READ)
     page = read_page()
-    query, engine = _query(page.query), engine_of(request)
+    engine = engine_of(request)
+    query = _query(page.query, engine.clock.now())
     found = await find_events(
         engine.database,
         context.caller.tenant_id,
         query.selection,
-        query.wants,
+        query.filter,
         limit=query.limit,
         after=page.after,
         ascending=query.ascending != page.goes_back,
         default_sender=await engine.directory.default_sender(context.caller.tenant_id),
     )
+    items = found.events
+    if found.ended_early and not items:
+        raise _invalid(
+            "tags" if "tags" in page.query else "message-id",
+            f"matches none of the {MAX_SEARCHED} events that one request searches; also choose a recipient, an event, "
+            "or a shorter time with begin and end",
+        )
+    first, last = position_of(items[0]) if items else page.after, found.reached
     if page.goes_back:
-        found.reverse()
-    first, last = (position_of(found[0]), position_of(found[-1])) if found else (page.after, page.after)
+        items, first, last = items[::-1], last, first
     pages = {
         "first": _Page(page.query),
         "last": _Page(page.query, goes_back=True),
@@ -133,7 +142,7 @@ async def _list(request: Request, read_page: Callable[[], _Page]) -> Response:
     }
     base = f"{engine.public_url}/v3/{request.path_params['domain']}/events"
     paging = {name: f"{base}/{each.token}" for name, each in pages.items()}
-    return json_response({"items": [mailgun_event(each) for each in found], "paging": paging})
+    return json_response({"items": [mailgun_event(each) for each in items], "paging": paging})
 
 
 def _given(request: Request) -> dict[str, str]:
@@ -143,32 +152,53 @@ def _given(request: Request) -> dict[str, str]:
     return given
 
 
-def _query(given: Mapping[str, str]) -> _Query:
+def _query(given: Mapping[str, str], now: Instant) -> _Query:
     begin, end = _time(given, "begin"), _time(given, "end")
     ascending = _ascending(given)
+    since: Instant | None
+    until: Instant | None
     if begin is not None and end is not None:
         ascending = begin <= end if ascending is None else ascending
-        since, until = min(begin, end), max(begin, end)
-        bounds: tuple[Instant | None, Instant | None] = (since, until)
+        since, until = sorted((begin, end))
     else:
-        bounds = (begin, None) if ascending else (end, begin)
+        since, until = (begin, end) if ascending else (end, begin)
+    if since is None:
+        since = (now if until is None else min(now, until)) - _DEFAULT_PERIOD
     return _Query(
-        EventSelection(_types(given.get("event")), *bounds, _recipient(given.get("recipient"))),
-        tuple(frozenset(_OR.split(each.strip("() "))) for each in _AND.split(given["tags"])) if "tags" in given else (),
-        given["message-id"].strip("<> ") if "message-id" in given else None,
-        given.get("severity"),
+        EventSelection(_types(given), since, until, _recipient(given.get("recipient"))),
+        _filter(given),
         _limit(given.get("limit")),
         bool(ascending),
     )
 
 
-def _types(text: str | None) -> tuple[str, ...]:
-    if not text:
-        return MailgunFormat.types
-    names = _OR.split(text.strip("() "))
-    if unknown := [each for each in names if each not in _EVENTS]:
+def _filter(given: Mapping[str, str]) -> EventMessageFilter | None:
+    """Return the filter by tags, of which an event has at least one of each set, and by the Message-ID."""
+    tags = [frozenset(_OR.split(each.strip("() "))) for each in _AND.split(given["tags"])] if "tags" in given else []
+    wanted_id = given["message-id"].strip("<> ") if "message-id" in given else None
+
+    def accepts(message: OutboundMessage) -> bool:
+        if any(each.isdisjoint(message.tags) for each in tags):
+            return False
+        return wanted_id is None or mailgun_message_id(message) == wanted_id
+
+    fields = {"tags"} if tags else set()
+    if wanted_id is not None:
+        fields |= MESSAGE_ID_FIELDS
+    return EventMessageFilter(frozenset(fields), accepts) if fields else None
+
+
+def _types(given: Mapping[str, str]) -> tuple[str, ...]:
+    names = _OR.split(given.get("event", "").strip("() "))
+    if names == [""]:
+        types: tuple[str, ...] = MailgunFormat.types
+    elif unknown := [each for each in names if each not in _EVENTS]:
         raise _invalid("event", f"has {unknown[0][:80]!r}; choose from {', '.join(_EVENTS)}, with OR between them")
-    return tuple(type_ for each in names for type_ in _EVENTS[each])
+    else:
+        types = tuple(type_ for each in names for type_ in _EVENTS[each])
+    if "severity" not in given:
+        return types
+    return tuple(each for each in types if each in _SEVERITIES.get(given["severity"], ()))
 
 
 def _ascending(given: Mapping[str, str]) -> bool | None:
