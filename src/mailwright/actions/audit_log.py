@@ -1,6 +1,6 @@
 """The audit log: the actions of users, API keys and the console."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Annotated, Any, Final
 
 import orjson
@@ -11,6 +11,7 @@ from mailwright.actions.context import Context
 from mailwright.actions.declaration import CsvFile, JsonLinesFile, Noun, Option, Table, TwoLines, time_of
 from mailwright.audience.csv_cells import csv_parts
 from mailwright.domain.clock import isoformat
+from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import AuditEntry, AuditFilter, all_entries, list_entries
 from mailwright.schemas.base import ResponseModel, Time
 from mailwright.schemas.paging import Page
@@ -19,7 +20,9 @@ from mailwright.texts.audit_log import audit_sentence, searched_words
 
 noun = Noun("audit-log", "The audit log: who did what.", "/v1/audit-log", role=Role.ADMIN)
 
-CSV_COLUMNS: Final = ("time", "sentence", "actor", "action", "subject", "details")
+TenantNames = Mapping[int | None, str]
+
+CSV_COLUMNS: Final = ("time", "tenant", "sentence", "actor", "action", "subject", "details")
 
 _Text = Annotated[str, Field(max_length=254), Matching(r"[^\x00]*", "must not contain a NUL character")]
 
@@ -53,8 +56,12 @@ class AuditLogPage(AuditLogQuery, Page):
 
 
 class AuditEntryResponse(ResponseModel):
-    """`actor` is a login, `api` for an API key, or `console` for a command. `sentence` says what happened."""
+    """`actor` is a login, `api` for an API key, or `console` for a command. `sentence` says what happened.
 
+    `tenant` is null if the entry belongs to no tenant.
+    """
+
+    tenant: str | None
     actor: str
     action: str
     subject: str
@@ -75,30 +82,33 @@ class AuditLogResponse(ResponseModel):
     next_cursor: str | None
 
 
-def audit_csv(entries: AsyncIterator[AuditEntry]) -> AsyncIterator[str]:
-    rows = (
-        (isoformat(each.created_at), audit_sentence(each), each.actor, each.action, each.subject, _json(each.detail))
-        async for each in entries
-    )
-    return csv_parts(CSV_COLUMNS, rows)
+def audit_csv(entries: AsyncIterator[AuditEntry], names: TenantNames) -> AsyncIterator[str]:
+    def cells(each: AuditEntry) -> Iterator[str | None]:
+        yield isoformat(each.created_at)
+        yield names.get(each.tenant_id)
+        yield audit_sentence(each)
+        yield from (each.actor, each.action, each.subject, _json(each.detail))
+
+    return csv_parts(CSV_COLUMNS, ([*cells(each)] async for each in entries))
 
 
-async def audit_json_lines(entries: AsyncIterator[AuditEntry]) -> AsyncIterator[str]:
+async def audit_json_lines(entries: AsyncIterator[AuditEntry], names: TenantNames) -> AsyncIterator[str]:
     async for each in entries:
-        yield f"{_json(_response(each).to_dict())}\n"
+        yield f"{_json(_response(each, names).to_dict())}\n"
 
 
 @noun.get("/v1/audit-log/entries.csv")
 async def download_audit_log(at: Context, query: AuditLogQuery) -> CsvFile:
     """Download the audit log as CSV, latest first. Cells that a spreadsheet would run as a formula are escaped."""
-    return CsvFile(audit_csv(all_entries(at.database.reader, **query.entries_of(at.owner_id))), "audit-log.csv")
+    entries = all_entries(at.database.reader, **query.entries_of(at.owner_id))
+    return CsvFile(audit_csv(entries, await _tenant_names(at)), "audit-log.csv")
 
 
 @noun.get("/v1/audit-log/entries.jsonl")
 async def download_audit_log_as_json(at: Context, query: AuditLogQuery) -> JsonLinesFile:
     """Download the audit log, latest first, with a JSON object on each line."""
     entries = all_entries(at.database.reader, **query.entries_of(at.owner_id))
-    return JsonLinesFile(audit_json_lines(entries), "audit-log.jsonl")
+    return JsonLinesFile(audit_json_lines(entries, await _tenant_names(at)), "audit-log.jsonl")
 
 
 @noun.get(
@@ -121,7 +131,8 @@ async def list_audit_log(at: Context, page: AuditLogPage) -> AuditEntryListRespo
         at.database.reader, limit=page.limit, before=page.before("audit-entry"), **page.entries_of(at.owner_id)
     )
     following = page.next_cursor("audit-entry", [entry.id for entry in entries])
-    return AuditEntryListResponse(entries=[_response(entry) for entry in entries], next_cursor=following)
+    names = await _tenant_names(at)
+    return AuditEntryListResponse(entries=[_response(entry, names) for entry in entries], next_cursor=following)
 
 
 @noun.get("/v1/journal", deprecated=True)
@@ -131,12 +142,20 @@ async def show(at: Context, page: AuditLogPage) -> AuditLogResponse:
     return AuditLogResponse(deeds=found.entries, next_cursor=found.next_cursor)
 
 
-def _response(entry: AuditEntry) -> AuditEntryResponse:
+async def _tenant_names(at: Context) -> TenantNames:
+    if at.owner_id is not None:
+        return {at.owner_id: at.caller.tenant}
+    return {each.id: each.name for each in await tenants.list_all(at.database)}
+
+
+def _response(entry: AuditEntry, names: TenantNames) -> AuditEntryResponse:
     values = {name: getattr(entry, name) for name in ("actor", "action", "subject", "detail", "created_at")}
-    return AuditEntryResponse(sentence=audit_sentence(entry), **values)
+    return AuditEntryResponse(tenant=names.get(entry.tenant_id), sentence=audit_sentence(entry), **values)
 
 
 def _details(entry: AuditEntryResponse) -> Iterator[str]:
+    if entry.tenant not in (None, tenants.DEFAULT):
+        yield f"tenant: {entry.tenant}"
     yield from (f"{name}: {value}" for name, value in entry.detail.items() if value is not None and name != "name")
 
 

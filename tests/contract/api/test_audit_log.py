@@ -7,10 +7,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from mailwright.access.api_keys import platform_caller
+from mailwright.actions.audit_log import AuditLogQuery, download_audit_log, download_audit_log_as_json
+from mailwright.actions.context import Context
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.translation import using
 from mailwright.ops.catalogues import load_catalogue
-from mailwright.outbox.audit_log import list_entries, record
+from mailwright.outbox.audit_log import CONSOLE, list_entries, record
 from mailwright.storage.database import Database
 from mailwright.texts.audit_log import audit_sentence, searched_words
 from tests.api import Api, an_api
@@ -121,3 +124,17 @@ async def test_exports_have_every_entry_and_no_formulas(api: Api) -> None:
     only = (await api.client.get("/v1/audit-log/entries.jsonl", params={"action": "list"})).text.splitlines()
     [entry] = (await api.client.get("/v1/audit-log", params={"action": "list"})).json()["entries"]
     assert [json.loads(line) for line in only] == [entry]
+
+
+@pytest.mark.both_engines
+async def test_exports_of_all_tenants_name_the_tenant(api: Api) -> None:
+    engine, query = api.engine, AuditLogQuery(action="list")
+    for client, key in ((api.client, "news"), (api.stranger, "offers")):
+        await client.post("/v1/lists", json={"listKey": key})
+    at = Context(engine.settings, engine.clock, engine.database, platform_caller(CONSOLE), "cli", sees_all_tenants=True)
+    content = "".join([part async for part in (await download_audit_log(at, query)).parts])
+    wanted = [("other", "offers"), ("default", "news")]
+    assert [(row["tenant"], row["subject"]) for row in csv.DictReader(io.StringIO(content))] == wanted
+    lines = [json.loads(line) async for line in (await download_audit_log_as_json(at, query)).parts]
+    assert [(each["tenant"], each["subject"]) for each in lines] == wanted
+    assert (await api.stranger.get("/v1/audit-log/entries.jsonl")).json()["tenant"] == "other"

@@ -8,8 +8,9 @@ from fastapi import APIRouter, Query, Request
 from markupsafe import Markup, escape
 from starlette.responses import Response
 
-from mailwright.actions.audit_log import AuditLogQuery, audit_csv, audit_json_lines
+from mailwright.actions.audit_log import AuditLogQuery, TenantNames, audit_csv, audit_json_lines
 from mailwright.actions.declaration import CsvFile, JsonLinesFile
+from mailwright.app.wiring import Engine
 from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import AuditEntry, AuditFilter, all_entries, list_entries
@@ -92,7 +93,7 @@ async def show(
         errors=Errors(),
         entries=found,
         following=encode_cursor("audit-entry", found[-1].id) if len(found) == _ROWS else None,
-        tenant_names={tenant.id: tenant.name for tenant in await tenants.list_all(engine.database)},
+        tenant_names=await _tenant_names(engine),
         is_first=wanted.cursor is None,
         wanted=wanted,
         is_filtered=any(given.values()),
@@ -105,13 +106,19 @@ async def show(
 @router.get("/file.csv")
 async def download_csv(engine: EngineDep, visitor: AdminDep, wanted: Wanted) -> Response:
     entries = all_entries(engine.database.reader, **_filter(visitor, wanted))
-    return file_response(CsvFile(in_language_of_page(audit_csv(entries)), "audit-log.csv"))
+    parts = in_language_of_page(audit_csv(entries, await _tenant_names(engine)))
+    return file_response(CsvFile(parts, "audit-log.csv"))
 
 
 @router.get("/file.jsonl")
 async def download_json_lines(engine: EngineDep, visitor: AdminDep, wanted: Wanted) -> Response:
     entries = all_entries(engine.database.reader, **_filter(visitor, wanted))
-    return file_response(JsonLinesFile(in_language_of_page(audit_json_lines(entries)), "audit-log.jsonl"))
+    parts = in_language_of_page(audit_json_lines(entries, await _tenant_names(engine)))
+    return file_response(JsonLinesFile(parts, "audit-log.jsonl"))
+
+
+async def _tenant_names(engine: Engine) -> TenantNames:
+    return {tenant.id: tenant.name for tenant in await tenants.list_all(engine.database)}
 
 
 def _filter(visitor: Visitor, wanted: AuditLogQuery) -> AuditFilter:
