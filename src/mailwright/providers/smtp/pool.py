@@ -109,7 +109,7 @@ class SmtpPool:
         """Return the next waiting message. A busy connection gets none that a new connection will send sooner."""
         job = self._waiting.take_second(len(self._attempts)) if is_busy else self._waiting.take()
         if job is not None:
-            self.unpark(connection)  # A connection that takes a second message by itself may be parked.
+            self.unpark(connection)  # Otherwise another message could replace this one.
         return job
 
     def requeue(self, job: SmtpJob) -> None:

@@ -11,7 +11,13 @@ import orjson
 from mailwright.domain import address
 from mailwright.domain.clock import SECOND
 from mailwright.domain.states import EventType
-from mailwright.events.outbound.formats.webhook_format import RequestContent, Secret, Signing, WebhookFormat
+from mailwright.events.outbound.formats.webhook_format import (
+    USUAL_TYPES,
+    RequestContent,
+    Secret,
+    Signing,
+    WebhookFormat,
+)
 from mailwright.events.outbound.outbound_event import OutboundEvent, OutboundMessage, SuppressionCause
 
 _SUPPRESSED: Final = {
@@ -26,17 +32,7 @@ _NOT_TRIED: Final = 605
 class MailgunFormat(WebhookFormat):
     name = "mailgun"
     label = "Mailgun"
-    types = (
-        EventType.SENT,
-        EventType.FAILED,
-        EventType.DELIVERED,
-        EventType.OPENED,
-        EventType.CLICKED,
-        EventType.BOUNCED,
-        EventType.COMPLAINED,
-        EventType.UNSUBSCRIBED,
-        EventType.DEFERRED,
-    )
+    types = USUAL_TYPES
 
     def make_secret(self) -> Secret:
         """Create the key that Mailgun calls the webhook signing key."""

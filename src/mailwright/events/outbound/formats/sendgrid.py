@@ -8,7 +8,13 @@ import orjson
 
 from mailwright.domain.clock import SECOND
 from mailwright.domain.states import EventType
-from mailwright.events.outbound.formats.webhook_format import RequestContent, Secret, Signing, WebhookFormat
+from mailwright.events.outbound.formats.webhook_format import (
+    USUAL_TYPES,
+    RequestContent,
+    Secret,
+    Signing,
+    WebhookFormat,
+)
 from mailwright.events.outbound.outbound_event import OutboundEvent, OutboundMessage, SuppressionCause
 
 SIGNATURE_HEADER: Final = "X-Twilio-Email-Event-Webhook-Signature"
@@ -28,17 +34,7 @@ class SendGridFormat(WebhookFormat):
     name = "sendgrid"
     label = "SendGrid"
     is_batch = True
-    types = (
-        EventType.SENT,
-        EventType.FAILED,
-        EventType.DELIVERED,
-        EventType.OPENED,
-        EventType.CLICKED,
-        EventType.BOUNCED,
-        EventType.COMPLAINED,
-        EventType.UNSUBSCRIBED,
-        EventType.DEFERRED,
-    )
+    types = USUAL_TYPES
 
     def make_secret(self) -> Secret:
         """Create a pair of keys. The receiver gets the public key, which SendGrid calls the verification key."""

@@ -17,7 +17,13 @@ from mailwright.domain import address
 from mailwright.domain.clock import isoformat
 from mailwright.domain.ids import created_at
 from mailwright.domain.states import EventType
-from mailwright.events.outbound.formats.webhook_format import RequestContent, Secret, Signing, WebhookFormat
+from mailwright.events.outbound.formats.webhook_format import (
+    USUAL_TYPES,
+    RequestContent,
+    Secret,
+    Signing,
+    WebhookFormat,
+)
 from mailwright.events.outbound.outbound_event import CONFIRMATION, OutboundEvent, SuppressionCause
 
 # Where Mailwright serves the certificates, and confirms subscriptions like SNS.
@@ -53,17 +59,7 @@ class _KeyPair(NamedTuple):
 class SesFormat(WebhookFormat):
     name = "ses"
     label = "Amazon SES"
-    types = (
-        EventType.SENT,
-        EventType.FAILED,
-        EventType.DELIVERED,
-        EventType.OPENED,
-        EventType.CLICKED,
-        EventType.BOUNCED,
-        EventType.COMPLAINED,
-        EventType.UNSUBSCRIBED,
-        EventType.DEFERRED,
-    )
+    types = USUAL_TYPES
     asks_to_confirm = True
 
     def make_secret(self) -> Secret:

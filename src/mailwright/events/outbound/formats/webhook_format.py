@@ -3,11 +3,24 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from mailwright.domain.clock import Instant
 from mailwright.domain.states import EventType
 from mailwright.events.outbound.outbound_event import OutboundEvent
+
+# The event types that most services have.
+USUAL_TYPES: Final = (
+    EventType.SENT,
+    EventType.FAILED,
+    EventType.DELIVERED,
+    EventType.OPENED,
+    EventType.CLICKED,
+    EventType.BOUNCED,
+    EventType.COMPLAINED,
+    EventType.UNSUBSCRIBED,
+    EventType.DEFERRED,
+)
 
 
 class RequestContent(NamedTuple):
